@@ -163,6 +163,12 @@ class QueueTimeout(Unavailable):
     code = "queue_timeout"
 
 
+class Overloaded(Unavailable):
+    """The router itself is out of a resource (file descriptors, memory)."""
+
+    code = "overloaded"
+
+
 class Draining(Unavailable):
     """The router is shutting down."""
 

@@ -1,0 +1,1 @@
+"""The router's own answers on the main port, and the operator's door on a port of its own."""

@@ -1,0 +1,86 @@
+"""What the router answers by itself: models, health, readiness, version, metrics."""
+
+from collections.abc import Callable
+from urllib.parse import parse_qs, unquote
+
+import orjson
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from replicarouter.errors import Draining, ModelNotFound, NoReplica, RouterError
+from replicarouter.fleet.registry import Fleet
+from replicarouter.protocol.answer import LocalAnswer, error_answer
+
+MODELS = "/v1/models"
+
+
+class OwnAnswers:
+    """Answers the router's own paths. `draining` says whether it is shutting down."""
+
+    def __init__(
+        self, fleet: Fleet, registry: CollectorRegistry, *, version: str, draining: Callable[[], bool]
+    ) -> None:
+        self._fleet = fleet
+        self._registry = registry
+        self._draining = draining
+        self._version = orjson.dumps({"version": version, "name": "replicarouter"})
+        self._fixed: dict[str, Callable[[str], LocalAnswer]] = {
+            "/health": self._health,
+            "/ready": self._ready,
+            "/version": self._say_version,
+            "/metrics": self._metrics,
+            MODELS: self._models,
+        }
+
+    def find(self, path: str, query: str) -> LocalAnswer | None:
+        """The answer to GET `path`; None when the path is not one of ours."""
+        fixed = self._fixed.get(path)
+        if fixed is not None:
+            return fixed(query)
+        if path.startswith(f"{MODELS}/"):
+            return self._model(unquote(path[len(MODELS) + 1 :]))
+        return None
+
+    def _health(self, _query: str) -> LocalAnswer:
+        return LocalAnswer(200, b'{"status":"ok"}')
+
+    def _ready(self, query: str) -> LocalAnswer:
+        if self._draining():
+            return error_answer(Draining("The router is shutting down."))
+        named = parse_qs(query).get("model")
+        try:
+            ready = self._ready_models(named[0] if named else None)
+        except RouterError as error:
+            return error_answer(error)
+        return LocalAnswer(200, orjson.dumps({"status": "ready", "models": ready}))
+
+    def _ready_models(self, named: str | None) -> list[str]:
+        if named is not None:
+            if not self._fleet.pool_for(named).ready:
+                raise NoReplica("No replica of this model is ready.")
+            return [named]
+        ready = [pool.model for pool in self._fleet.pools.values() if pool.ready]
+        if not ready:
+            states = [f"{replica.name}: {replica.state.value} ({replica.why})" for replica in self._fleet]
+            raise NoReplica("No replica is ready. " + "; ".join(states))
+        return ready
+
+    def _say_version(self, _query: str) -> LocalAnswer:
+        return LocalAnswer(200, self._version)
+
+    def _metrics(self, _query: str) -> LocalAnswer:
+        return LocalAnswer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+
+    def _models(self, _query: str) -> LocalAnswer:
+        cards = list(self._fleet.model_cards().values())
+        return LocalAnswer(200, orjson.dumps({"object": "list", "data": cards}))
+
+    def _model(self, model: str) -> LocalAnswer:
+        card = self._fleet.model_cards().get(model)
+        if card is not None:
+            return LocalAnswer(200, orjson.dumps(card))
+        try:
+            self._fleet.pool_for(model)
+        except RouterError as error:
+            return error_answer(error)
+        return error_answer(ModelNotFound("This model does not exist here.", param="model"))

@@ -1,0 +1,95 @@
+"""The command line: `replicarouter COMMAND`, one module a command, imported when it is used."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from replicarouter import __version__
+from replicarouter.settings_errors import SettingsError
+
+
+class CommandFailed(Exception):
+    """A command cannot do what it was asked; the message says why, and the exit status is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command is, and its line in the help.
+
+    The module has NAME and HELP, as here, `add_arguments(parser)` and `run(arguments) -> int`.
+    """
+
+    module: str
+    help: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command("replicarouter.cli.serve", "run the router"),
+    "engine": Command("replicarouter.cli.engine", "run simulated vLLM replicas"),
+    "demo": Command("replicarouter.cli.demo", "watch simulated users, router and replicas at work"),
+    "config": Command("replicarouter.cli.config", "show, check and explain settings"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one message, and takes no abbreviated flags."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status: 2 for bad usage or settings, 1 for other failures.
+
+    Raises SystemExit where argparse does: for help, the version and bad usage.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments, unknown = _parser(words).parse_known_args(words)
+    if unknown:
+        arguments.parser.error(f"unknown arguments: {' '.join(unknown)}")
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except SettingsError as error:
+        return _fail(2, str(error))
+    except CommandFailed as error:
+        return _fail(1, str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone; the interpreter must not stumble over it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _fail(status: int, message: str) -> int:
+    sys.stderr.write(f"replicarouter: {message}\n")
+    return status
+
+
+def _parser(words: Sequence[str]) -> Parser:
+    parser = Parser(
+        prog="replicarouter",
+        description="A load-balancing proxy in front of LLM engine replicas.",
+        epilog="`replicarouter COMMAND --help` says more about a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"replicarouter {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, command in COMMANDS.items():
+        subparser = commands.add_parser(name, help=command.help)
+        if name == chosen:
+            module = importlib.import_module(command.module)
+            subparser.description = f"{command.help[0].upper()}{command.help[1:]}."
+            subparser.set_defaults(parser=subparser, run=module.run)
+            module.add_arguments(subparser)
+    return parser

@@ -1,0 +1,114 @@
+"""What `serve` says when it starts, and the warnings that spare a slow benchmark."""
+
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replicarouter import __version__
+from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.replica import Replica
+from replicarouter.settings import Settings
+from replicarouter.settings_scope import without_effect
+
+ASSUMED_MAX_NUM_SEQS = 256
+"""vLLM's usual default, for replicas whose own is not configured."""
+
+ENGINE_KEEPALIVE = 5.0
+"""Seconds after which uvicorn-based engines close an idle connection."""
+
+SPARE_DESCRIPTORS = 64
+"""Descriptors for listeners, probes, scrapes and logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many requests the fleet can run at once, and for how many replicas that is an assumption."""
+
+    requests: int
+    assumed: int
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of file descriptors to the hard one; returns what holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def fleet_capacity(settings: Settings) -> Capacity:
+    """The sum of the replicas' `max_num_seqs`."""
+    known = [replica.max_num_seqs for replica in settings.replicas]
+    assumed = sum(one is None for one in known)
+    return Capacity(sum(one or ASSUMED_MAX_NUM_SEQS for one in known), assumed)
+
+
+def start_up_block(
+    settings: Settings, replicas: Sequence[Replica], *, port: int, admin_port: int, descriptors: int
+) -> str:
+    """The block that `serve` prints: addresses, replicas, policy, limits, and a line for each mismatch."""
+    capacity = fleet_capacity(settings)
+    ready = sum(replica.state is State.READY for replica in replicas)
+    limit = settings.connector.limit or "none"
+    assumed = (
+        f" ({ASSUMED_MAX_NUM_SEQS} assumed for {capacity.assumed} replicas without max_num_seqs)"
+        if capacity.assumed
+        else ""
+    )
+    admin = f"http://{settings.admin.host}:{admin_port}" if admin_port else "off"
+    lines = [
+        f"replicarouter {__version__}",
+        f"  clients      http://{settings.host}:{port}",
+        f"  operators    {admin}",
+        f"  policy       {settings.policy}",
+        f"  connector    limit {limit}; the fleet can run {capacity.requests} requests{assumed}",
+        f"  descriptors  {descriptors}; a request takes two",
+        f"  replicas     {ready} of {len(replicas)} ready",
+        *(f"    {_replica_line(replica)}" for replica in replicas),
+        *(f"  warning: {text}" for text in _warnings(settings, replicas, capacity, descriptors)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _replica_line(replica: Replica) -> str:
+    models = ", ".join(card["id"] for card in replica.cards or ()) or "models unknown"
+    reason = "" if replica.state is State.READY else f" ({replica.why})"
+    return f"{replica.name}  {replica.state.value}{reason}  {models}"
+
+
+def _warnings(
+    settings: Settings, replicas: Sequence[Replica], capacity: Capacity, descriptors: int
+) -> Iterator[str]:
+    limit = settings.connector.limit
+    if 0 < limit < capacity.requests:
+        yield (
+            f"connector.limit {limit} is below the {capacity.requests} requests the fleet can run: "
+            f"the rest will wait in the router while engines idle; set --connector-limit 0 or "
+            f"at least {capacity.requests}"
+        )
+    each = settings.connector.limit_per_replica
+    for replica in settings.replicas:
+        most = replica.max_num_seqs or ASSUMED_MAX_NUM_SEQS
+        if 0 < each < most:
+            yield (
+                f"connector.limit_per_replica {each} is below the {most} requests that replica "
+                f"{replica.name} can run; raise it or set it to 0"
+            )
+            break
+    needed = 2 * capacity.requests + SPARE_DESCRIPTORS
+    if descriptors < needed:
+        yield (
+            f"{descriptors} file descriptors are fewer than the {needed} that a full fleet takes; "
+            "raise the limit (ulimit -n, LimitNOFILE=)"
+        )
+    if settings.connector.keepalive >= ENGINE_KEEPALIVE:
+        yield (
+            f"connector.keepalive {settings.connector.keepalive:g} is not below the {ENGINE_KEEPALIVE:g} s "
+            "after which uvicorn-based engines close idle connections: requests may meet a closing one; "
+            "set it to 3"
+        )
+    for one in replicas:
+        if one.state is not State.READY:
+            yield f"replica {one.name} is not ready: {one.why}; it joins when its probes pass"
+    for name in without_effect(settings):
+        yield f"{name} is set, but has no effect in this version"

@@ -1,0 +1,42 @@
+"""From the samples of one metric, of which a page may hold several, to one number.
+
+The first present of several names counts: engines rename metrics and export both for some releases.
+A value that is not finite counts as absent.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
+
+from replicarouter.engines.base import Samples
+
+
+def values(samples: Samples, names: Sequence[str]) -> list[float]:
+    """Return the finite values of the first of `names` that has any."""
+    for name in names:
+        found = [value for _, value in samples.get(name, ()) if isfinite(value)]
+        if found:
+            return found
+    return []
+
+
+def total(samples: Samples, names: Sequence[str]) -> float | None:
+    """Return the sum over all samples of the metric, `None` when there is none."""
+    return _reduced(sum, values(samples, names))
+
+
+def largest(samples: Samples, names: Sequence[str]) -> float | None:
+    """Return the largest sample of the metric, `None` when there is none."""
+    return _reduced(max, values(samples, names))
+
+
+def label(samples: Samples, name: str) -> str:
+    """Return the first value of the label `name` found on any sample, or an empty string."""
+    for found in samples.values():
+        for labels, _ in found:
+            if name in labels:
+                return labels[name]
+    return ""
+
+
+def _reduced(reduce: Callable[[Iterable[float]], float], found: Sequence[float]) -> float | None:
+    return reduce(found) if found else None

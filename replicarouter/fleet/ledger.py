@@ -1,0 +1,78 @@
+"""Where every accepted request is. The counts sit in one flat array; a lease is their only writer.
+
+Row of a replica: connecting, sent, streaming, outstanding. Receiving and queued belong to no replica.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from replicarouter.cells import Counter
+from replicarouter.exchange import Exchange, Stage
+
+OUTSTANDING = 3
+ROW = 4
+HELD_TOO_LONG = 0.1
+"""Seconds a request may wait in the router before the fleet may be called proxy-limited."""
+
+
+@dataclass(slots=True)
+class Connections:
+    """Connections to one replica: all that are open, and those a request uses now."""
+
+    open: int = 0
+    busy: int = 0
+
+
+class Ledger:
+    """Counts of requests by stage, and the exchanges themselves while they are in flight."""
+
+    def __init__(self) -> None:
+        self.cells = array("q")
+        self.receiving = 0
+        self.queued: dict[str, int] = {}
+        self.in_flight: dict[str, Exchange] = {}
+        self.received = Counter()  # endpoint
+        self.finished = Counter()  # endpoint, model, replica, outcome
+        self.attempts = Counter()  # replica, result
+        self.retries = Counter()  # reason
+        self.client_gone = Counter()  # stage
+        self.connections: list[Connections] = []
+        self.waiting_for_slot = 0
+        self._held: dict[Exchange, float] = {}
+
+    def add_row(self) -> int:
+        """Make room for one more replica; returns the index of its first cell."""
+        row = len(self.cells)
+        self.cells.extend([0] * ROW)
+        self.connections.append(Connections())
+        return row
+
+    def connections_of(self, row: int) -> Connections:
+        """The connection counts of the replica that owns `row`."""
+        return self.connections[row // ROW]
+
+    def total(self, stage: Stage) -> int:
+        """Requests in this stage over the whole fleet."""
+        if stage is Stage.RECEIVING:
+            return self.receiving
+        if stage is Stage.QUEUED:
+            return sum(self.queued.values())
+        return sum(self.cells[stage::ROW])
+
+    def hold(self, exchange: Exchange, now: float) -> None:
+        """Note that the router itself makes this request wait (for room or for a connector slot)."""
+        self._held[exchange] = now
+
+    def let_go(self, exchange: Exchange) -> None:
+        """The wait of `hold` is over, however it ended."""
+        self._held.pop(exchange, None)
+
+    def longest_hold(self, now: float) -> float:
+        """Seconds the longest-waiting held request has been waiting; 0 when none is."""
+        oldest = next(iter(self._held.values()), now)
+        return now - oldest
+
+    def oldest_first(self) -> Iterator[Exchange]:
+        """The exchanges in flight, in the order of their arrival."""
+        return iter(list(self.in_flight.values()))

@@ -1,0 +1,119 @@
+"""One replica: its identity, what we believe of it, and its counts as the ledger holds them."""
+
+from array import array
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from replicarouter.engines.base import EngineReading
+from replicarouter.exchange import Stage
+from replicarouter.fleet.ledger import OUTSTANDING, Ledger
+from replicarouter.fleet.lifecycle import State
+from replicarouter.settings import ReplicaSettings
+
+PENALTY = 10.0
+"""Seconds for which a failure counts like one more outstanding request."""
+
+PEAK_READINGS = 10
+"""Readings over which our own peak explains what an engine reports; gauges may lag by seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One engine reading with our own view of the same moment."""
+
+    engine: EngineReading
+    at: float
+    own: int
+
+    @property
+    def unexplained(self) -> float | None:
+        """Requests with the replica by our count that its scheduler does not report, or the reverse."""
+        if self.engine.running is None or self.engine.waiting is None:
+            return None
+        return self.own - self.engine.running - self.engine.waiting
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One serving address. `cells[row:]` are its counts; only a lease writes them."""
+
+    settings: ReplicaSettings
+    row: int
+    cells: "array[int]"
+    state: State = State.LOADING
+    why: str = "not probed yet"
+    cards: tuple[dict[str, Any], ...] | None = None
+    reading: Reading | None = None
+    engine: str = ""
+    engine_version: str = ""
+    restarts: int = 0
+    foreign: float = 0.0
+    failures: deque[float] = field(default_factory=deque)
+    _own_peaks: deque[int] = field(default_factory=lambda: deque(maxlen=PEAK_READINGS))
+
+    @classmethod
+    def join(cls, settings: ReplicaSettings, ledger: Ledger) -> "Replica":
+        """Make a replica with a row of its own in the ledger."""
+        return cls(settings, ledger.add_row(), ledger.cells)
+
+    @property
+    def name(self) -> str:
+        """The name in metrics, logs and receipts."""
+        return self.settings.name
+
+    @property
+    def weight(self) -> float:
+        """Its share of requests, relative to the other replicas of its pool."""
+        return self.settings.weight
+
+    @property
+    def outstanding(self) -> int:
+        """Requests connecting, sent or streaming."""
+        return self.cells[self.row + OUTSTANDING]
+
+    def count(self, stage: Stage) -> int:
+        """Requests of this replica in one of its three stages."""
+        return self.cells[self.row + stage]
+
+    @property
+    def with_engine(self) -> int:
+        """Requests that have been handed to the engine: sent and streaming."""
+        return self.count(Stage.SENT) + self.count(Stage.STREAMING)
+
+    def take(self, engine: EngineReading, now: float) -> None:
+        """Keep a new reading, and see how much of it others than us must have sent."""
+        before = self.reading
+        if before is not None and _restarted(before.engine, engine):
+            self.restarts += 1
+        own = self.with_engine
+        self._own_peaks.append(max(own, self.outstanding))
+        self.reading = Reading(engine, now, own)
+        reported = (engine.running or 0) + (engine.waiting or 0)
+        self.foreign = max(0.0, reported - max(self._own_peaks))
+
+    def fresh_reading(self, now: float, limit: float) -> Reading | None:
+        """The last reading unless it is older than `limit` seconds."""
+        reading = self.reading
+        return reading if reading is not None and now - reading.at <= limit else None
+
+    def failed(self, now: float) -> None:
+        """Remember a failure, for the penalty that keeps a fast-failing replica unattractive."""
+        self.failures.append(now)
+
+    def load(self, now: float) -> float:
+        """Outstanding, what others have there, and recent failures: what a newcomer queues behind."""
+        load = self.cells[self.row + OUTSTANDING] + self.foreign
+        if self.failures:
+            while self.failures and self.failures[0] <= now - PENALTY:
+                self.failures.popleft()
+            load += len(self.failures)
+        return load
+
+
+def _restarted(before: EngineReading, after: EngineReading) -> bool:
+    if before.start_time is not None and after.start_time is not None:
+        return after.start_time > before.start_time + 1
+    if before.steps is None or after.steps is None:
+        return False
+    return after.steps < before.steps

@@ -1,0 +1,15 @@
+"""A random candidate, as often as its weight says: the baseline the others have to beat."""
+
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.base import Forgetful, View
+from replicarouter.protocol.request import InferenceRequest
+
+
+class RandomChoice(Forgetful):
+    """Keeps nothing."""
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
+        """Draw one candidate, by weight."""
+        candidates = view.candidates
+        weights = [replica.settings.weight for replica in candidates]
+        return view.random.choices(candidates, weights)[0]

@@ -1,0 +1,38 @@
+"""Smooth weighted round-robin: in turn, each as often as its weight says, never in bursts."""
+
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.base import View
+from replicarouter.protocol.request import InferenceRequest
+
+
+class RoundRobin:
+    """The algorithm nginx documents as smooth weighted balancing: everyone earns its weight each
+    turn, the richest is chosen and pays the sum of all weights."""
+
+    def __init__(self) -> None:
+        self._earned: dict[Replica, float] = {}
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
+        """Choose the candidate that has earned most."""
+        earned = self._earned
+        total = 0.0
+        best = view.candidates[0]
+        most = float("-inf")
+        for replica in view.candidates:
+            weight = replica.settings.weight
+            total += weight
+            amount = earned[replica] = earned.get(replica, 0.0) + weight
+            if amount > most:
+                best, most = replica, amount
+        earned[best] -= total
+        return best
+
+    def sent(self, request: InferenceRequest, replica: Replica) -> None:
+        """Nothing to learn."""
+
+    def finished(self, request: InferenceRequest, replica: Replica, outcome: str) -> None:
+        """Nothing to learn."""
+
+    def removed(self, replica: Replica) -> None:
+        """Forget what the replica had earned."""
+        self._earned.pop(replica, None)

@@ -1,0 +1,1 @@
+"""OpenAI-compatible HTTP on the wire: paths, heads, framing, what a body says. No sockets, no aiohttp."""

@@ -1,0 +1,123 @@
+"""The paths that are relayed, as a table. What is not here never reaches a replica."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from replicarouter.errors import MethodNotAllowed, UnknownPath
+
+OTHER = "other"
+"""The `endpoint` label of requests that match no row."""
+
+
+class Body(Enum):
+    """What a request's body is, as far as routing must know."""
+
+    JSON = "a JSON object that may name its model"
+    OPTIONAL = "nothing, or a JSON object"
+    FORM = "a multipart form that may name its model"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One API path: `label` names it in metrics, `bodies` says for each method what its body is."""
+
+    label: str
+    bodies: Mapping[str, Body]
+
+    @property
+    def allow(self) -> str:
+        """The value of an `Allow` field."""
+        return ", ".join(self.bodies)
+
+
+_POST = {"POST": Body.JSON}
+
+_FIXED = (
+    "/v1/chat/completions",
+    "/v1/chat/completions/batch",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/embeddings",
+    "/v1/score",
+    "/v1/rerank",
+    "/v1/audio/speech",
+    "/v1/images/generations",
+    "/v1/classify",
+    "/v1/tokenize",
+    "/v1/detokenize",
+    "/v2/rerank",
+    "/v2/embed",
+    "/tokenize",
+    "/detokenize",
+    "/pooling",
+    "/classify",
+    "/score",
+    "/rerank",
+    "/inference/v1/generate",
+    "/generate",
+    "/encode",
+)
+
+_FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
+
+_ID = r"(?!\.{1,2}(?:/|\Z))(?:[^/?#%\\\s]|%(?!2[eEfF]|5[cC]|00)[0-9a-fA-F]{2})+"
+"""One path segment that no reading of the path could turn into another path."""
+
+_PATTERNS: tuple[tuple[str, Mapping[str, Body]], ...] = (
+    ("/v1/responses/{id}", {"GET": Body.OPTIONAL, "DELETE": Body.OPTIONAL}),
+    ("/v1/responses/{id}/cancel", {"POST": Body.OPTIONAL}),
+    ("/v1/responses/{id}/input_items", {"GET": Body.OPTIONAL}),
+    ("/v1/audio/{id}", _POST),
+)
+
+_ANY = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), Body.OPTIONAL)
+
+
+class Endpoints:
+    """The table, with the paths that the operator added (`extra_paths`; a trailing `/*` means all below)."""
+
+    def __init__(self, extra_paths: Iterable[str] = ()) -> None:
+        self._fixed = {path: Endpoint(path, _POST) for path in _FIXED}
+        self._fixed.update({path: Endpoint(path, {"POST": Body.FORM}) for path in _FORMS})
+        self._patterns = [_compiled(label, bodies) for label, bodies in _PATTERNS]
+        for path in extra_paths:
+            if path.endswith("/*"):
+                below = re.escape(path[:-1]) + _ID + f"(?:/{_ID})*"
+                self._patterns.append((re.compile(below), Endpoint(path, _ANY)))
+            else:
+                self._fixed[path] = Endpoint(path, _ANY)
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        yield from self._fixed.values()
+        yield from (endpoint for _, endpoint in self._patterns)
+
+    def find(self, path: str) -> Endpoint | None:
+        """The row of `path` (without its query)."""
+        endpoint = self._fixed.get(path)
+        if endpoint is not None:
+            return endpoint
+        for pattern, candidate in self._patterns:
+            if pattern.fullmatch(path):
+                return candidate
+        return None
+
+
+def body_kind(endpoint: Endpoint | None, method: str) -> Body:
+    """What the body of `method` on `endpoint` is; raises `UnknownPath`, `MethodNotAllowed`."""
+    if endpoint is None:
+        raise UnknownPath(
+            "This path is not served here. Inference paths such as /v1/chat/completions are relayed; "
+            "others need the router's setting extra_paths."
+        )
+    kind = endpoint.bodies.get(method)
+    if kind is None:
+        raise MethodNotAllowed(f"Use {endpoint.allow} on {endpoint.label}.", allow=endpoint.allow)
+    return kind
+
+
+def _compiled(label: str, bodies: Mapping[str, Body]) -> tuple[re.Pattern[str], Endpoint]:
+    return re.compile(label.replace("{id}", _ID)), Endpoint(label, bodies)

@@ -1,0 +1,201 @@
+"""Where a body ends. The walkers look at bytes that pass on unchanged; they never copy or hold them.
+
+Each has `feed(data) -> int`: the index just past the end of the body in `data`, or -1 while it goes
+on. Broken framing raises `BadFraming`.
+"""
+
+import re
+from functools import lru_cache
+from typing import Protocol
+
+MAX_LINE = 4096
+"""Longest chunk-size line with its extensions, bytes."""
+
+MAX_TRAILERS = 16384
+"""Most bytes of trailer fields."""
+
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
+
+
+class BadFraming(Exception):
+    """The bytes cannot be a body framed as its head said."""
+
+
+class Framing(Protocol):
+    """What the relay asks of a walker."""
+
+    ends_with_connection: bool
+    """Whether the end of the connection is the regular end of the body."""
+
+    def feed(self, data: bytes) -> int:
+        """Walk over `data`; the index just past the end of the body, or -1."""
+
+    def at_boundary(self) -> bool:
+        """Whether bytes of our own could be put in here without breaking the framing."""
+
+
+class NoBody:
+    """An answer without a body (204, 304)."""
+
+    ends_with_connection = False
+
+    def feed(self, data: bytes) -> int:  # noqa: ARG002
+        """Nothing belongs to it."""
+        return 0
+
+    def at_boundary(self) -> bool:
+        """There is no body to put anything into."""
+        return False
+
+
+class Length:
+    """A body of a declared number of bytes."""
+
+    __slots__ = ("_left",)
+    ends_with_connection = False
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    def feed(self, data: bytes) -> int:
+        """Count down."""
+        size = len(data)
+        if size < self._left:
+            self._left -= size
+            return -1
+        end, self._left = self._left, 0
+        return end
+
+    def at_boundary(self) -> bool:
+        """Every byte is spoken for."""
+        return False
+
+
+class UntilClose:
+    """A body that ends with its connection."""
+
+    __slots__ = ()
+    ends_with_connection = True
+
+    def feed(self, data: bytes) -> int:  # noqa: ARG002
+        """Goes on until the connection ends."""
+        return -1
+
+    def at_boundary(self) -> bool:
+        """Bytes may be added anywhere."""
+        return True
+
+
+@lru_cache(maxsize=4096)
+def _size(line: bytes) -> int:
+    match = _SIZE_LINE.fullmatch(line)
+    if match is None:
+        raise BadFraming("malformed chunk size")
+    return int(match[1], 16)
+
+
+class Chunked:
+    """A chunked body (RFC 9112 section 7.1), passed on with its framing, extensions and trailers."""
+
+    __slots__ = ("_left", "_line", "_trailing")
+    ends_with_connection = False
+
+    def __init__(self) -> None:
+        self._left = 0  # bytes of the current chunk still to come, with its final CRLF
+        self._line = b""  # a size line or trailer section that is not complete yet
+        self._trailing = False
+
+    def feed(self, data: bytes) -> int:
+        """Walk from size line to size line; the common read holds exactly one chunk."""
+        at = self._left
+        if self._line or self._trailing:
+            at = self._resume(data)
+            if self._trailing or at < 0:
+                return at
+        size = len(data)
+        while True:
+            if at > size:
+                self._left = left = at - size
+                if left == 1 and not data.endswith(b"\r"):
+                    raise BadFraming("chunk data longer than its size")
+                return -1
+            if at and not (data.startswith(b"\n") if at == 1 else data.startswith(b"\r\n", at - 2)):
+                raise BadFraming("chunk data longer than its size")
+            self._left = 0
+            if at == size:
+                return -1
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._keep(data[at:], MAX_LINE)
+                return -1
+            length = _size(data[at:end])
+            if not length:
+                self._trailing = True
+                return self._trailers(data, end + 2)
+            at = end + 4 + length
+
+    def at_boundary(self) -> bool:
+        """Whether the last byte seen ended a chunk."""
+        return not (self._left or self._line or self._trailing)
+
+    def _resume(self, data: bytes) -> int:
+        """Finish the line that the last read cut: the index where the next chunk's data ends, or -1."""
+        if self._trailing:
+            return self._trailers(data, 0)
+        line, self._line = self._line, b""
+        whole = line + data
+        end = whole.find(b"\r\n")
+        if end < 0:
+            self._keep(whole, MAX_LINE)
+            return -1
+        length = _size(whole[:end])
+        after = end + 2 - len(line)
+        if not length:
+            self._trailing = True
+            return self._trailers(data, after)
+        return after + length + 2
+
+    def _trailers(self, data: bytes, at: int) -> int:
+        """Walk the trailer section: the index past its empty line, or -1."""
+        before = self._line
+        section = before + data[at:]
+        end = 0 if section.startswith(b"\r\n") else section.find(b"\r\n\r\n") + 2
+        if end == 1:
+            self._line = b""
+            self._keep(section, MAX_TRAILERS)
+            return -1
+        return at + end + 2 - len(before)
+
+    def _keep(self, rest: bytes, limit: int) -> None:
+        if len(rest) > limit:
+            raise BadFraming("chunk line or trailers too long")
+        if b"\n" in rest and not self._trailing:
+            raise BadFraming("bare line feed in a chunk size")
+        self._line = rest
+
+
+class Dechunker:
+    """Takes the framing off a chunked body, for clients that speak HTTP/1.0."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """The content that has become complete with `data`; framing is checked by the relay's walker."""
+        buffer = self._buffer + data
+        content = []
+        at = 0
+        while True:
+            end = buffer.find(b"\r\n", at)
+            if end < 0:
+                break
+            length = _size(buffer[at:end])
+            start = end + 2
+            if not length or len(buffer) < start + length + 2:
+                break
+            content.append(buffer[start : start + length])
+            at = start + length + 2
+        self._buffer = buffer[at:]
+        return b"".join(content)

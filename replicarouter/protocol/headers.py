@@ -1,0 +1,104 @@
+"""What crosses the hop: heads toward the replica and toward the client, written as bytes."""
+
+import re
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+
+from replicarouter.protocol.response_head import ResponseHead
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+"""Header fields as they arrived: (name, value), names in the sender's spelling."""
+
+MAX_REQUEST_ID = 128
+"""Longest request id that is passed on to a replica."""
+
+_STOP_HERE = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"expect",
+        # written anew for the replica
+        b"host",
+        b"content-length",
+        b"x-request-id",
+        # would let a client steer routing inside engines and gateways behind us
+        b"x-gateway-destination-endpoint",
+        b"x-prefiller-host-port",
+        b"x-prefiller-hosts-ports",
+        b"x-backend-url",
+    )
+)
+_CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
+_PRINTABLE = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+def crossing_fields(headers: RawHeaders, *, replace_credentials: bool) -> list[bytes]:
+    """The request's field lines that go on to the replica, each ending in CRLF."""
+    stop = _STOP_HERE
+    nominated = header(headers, b"connection")
+    if nominated is not None and nominated.lower() not in (b"keep-alive", b"close"):
+        stop = stop.union(name.strip().lower() for name in nominated.split(b","))
+    if replace_credentials:
+        stop = stop.union(_CREDENTIALS)
+    return [b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in stop]
+
+
+def request_head(start: bytes, fields: list[bytes], *, request_id: str, body_length: int | None) -> bytes:
+    """A whole request head. `start` is the request line and the lines that are the same for every
+    request to this replica; `body_length` None means the request has no body."""
+    own = b"X-Request-Id: %b\r\n" % request_id.encode("latin-1")
+    if body_length is not None:
+        own += b"Content-Length: %d\r\n" % body_length
+    return b"%b%b%b\r\n" % (start, b"".join(fields), own)
+
+
+def response_head(head: ResponseHead, receipts: bytes, *, modern: bool, close: bool) -> bytes:
+    """The head for the client. `modern` clients speak HTTP/1.1; for others the body must end with
+    the connection. `receipts` are whole field lines of ours."""
+    if head.bodiless:
+        framing = b""
+    elif head.length is not None:
+        framing = b"Content-Length: %d\r\n" % head.length
+    else:
+        framing = b"Transfer-Encoding: chunked\r\n" if head.chunked and modern else b""
+    return b"%b%b%b%b%b\r\n" % (
+        head.status_line,
+        b"".join(head.fields),
+        receipts,
+        framing,
+        b"Connection: close\r\n" if close else b"",
+    )
+
+
+def local_head(status: int, length: int, headers: Iterable[tuple[str, str]], *, close: bool) -> bytes:
+    """The head of an answer that the router makes itself."""
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in headers]
+    lines.append(f"Content-Length: {length}\r\n")
+    if close:
+        lines.append("Connection: close\r\n")
+    return "".join(lines).encode("latin-1", "replace") + b"\r\n"
+
+
+def header(headers: RawHeaders, name: bytes) -> bytes | None:
+    """The value of a field, its repetitions joined with commas; None when it is absent."""
+    found = None
+    for candidate, value in headers:
+        if len(candidate) == len(name) and candidate.lower() == name:
+            found = value if found is None else found + b", " + value
+    return found
+
+
+def usable_request_id(value: bytes | None) -> str | None:
+    """The client's request id if it can be passed on to a replica as it is."""
+    if value is None:
+        return None
+    text = value.decode("latin-1")
+    return text if _PRINTABLE.fullmatch(text) else None

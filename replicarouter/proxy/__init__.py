@@ -1,0 +1,1 @@
+"""The data plane: bytes from clients to replicas and back, at protocol level."""

@@ -1,0 +1,44 @@
+"""Answers that the router writes itself, and how a broken stream ends."""
+
+import socket
+import struct
+
+from replicarouter.errors import RouterError
+from replicarouter.protocol.answer import LocalAnswer
+from replicarouter.protocol.error_body import error_event
+from replicarouter.protocol.headers import local_head
+from replicarouter.proxy.aiohttp_internals import ClientConnection, Sent
+from replicarouter.proxy.relay import Relay
+
+KEPT = Sent(keep_alive=True)
+CLOSED = Sent(keep_alive=False)
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def write_answer(client: ClientConnection, answer: LocalAnswer, *, close: bool, bare: bool) -> Sent:
+    """Write an answer; `bare` leaves the body out (HEAD)."""
+    transport = client.transport
+    if transport is not None and not transport.is_closing():
+        headers = [("Content-Type", answer.content_type), *answer.headers]
+        head = local_head(answer.status, len(answer.body), headers, close=close)
+        transport.write(head if bare else head + answer.body)
+    return CLOSED if close else KEPT
+
+
+def end_broken(client: ClientConnection, relay: Relay, error: RouterError, *, messages_api: bool) -> None:
+    """End an answer that cannot be completed: an SSE client is told, and no client can take what it
+    got for a whole answer."""
+    transport = client.transport
+    if transport is None or transport.is_closing():
+        return
+    if relay.at_event_boundary:
+        event = error_event(error, messages_api=messages_api)
+        transport.write(b"%x\r\n%b\r\n" % (len(event), event) if relay.chunks else event)
+    elif relay.ends_with_connection:
+        # An orderly close would look like the regular end of this body.
+        connection: socket.socket = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        transport.abort()
+        return
+    transport.close()

@@ -1,0 +1,78 @@
+"""Watches an answer's bytes as they pass: first content, gaps between tokens, usage. Holds nothing up."""
+
+from collections import deque
+
+from replicarouter.cells import Histogram
+from replicarouter.exchange import UPSTREAM_ERROR, Exchange
+from replicarouter.protocol.content import (
+    begins_answer,
+    begins_reasoning,
+    ends_in_error,
+    find_usage,
+)
+
+TAIL_PARTS = 4
+"""Reads kept for the look at the end: usage, `[DONE]` and the last chunk may come in one read each."""
+
+LARGE = 16384
+"""A read of this many bytes holds the whole tail by itself."""
+
+
+class Observer:
+    """One answer's watcher. `chunk` is called for every read, so it does next to nothing."""
+
+    __slots__ = ("_exchange", "_gaps", "_last", "_seeking", "_started", "_stream", "_tail")
+
+    def __init__(self, exchange: Exchange, gaps: Histogram, *, stream: bool) -> None:
+        self._exchange = exchange
+        self._gaps = gaps
+        self._stream = stream
+        self._seeking = stream
+        self._started = False
+        self._last = 0.0
+        self._tail: deque[bytes] = deque(maxlen=TAIL_PARTS)
+
+    def chunk(self, data: bytes, now: float) -> None:
+        """Note that `data` was passed on at `now`."""
+        if self._started:
+            self._gaps.observe(now - self._last)
+            self._last = now
+        if self._seeking:
+            self._seek(data, now)
+        if len(data) > LARGE:
+            self._tail.clear()
+        self._tail.append(data)
+
+    def ends_event(self) -> bool:
+        """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
+        tail = b"".join(self._tail)[-8:]
+        return not tail or tail.endswith((b"\n\n\r\n", b"\n\n", b"\r\n\r\n\r\n", b"\n\r\n\r\n"))
+
+    def end(self) -> None:
+        """Look once at the last bytes of a whole answer."""
+        exchange = self._exchange
+        tail = b"".join(self._tail)
+        usage = find_usage(tail)
+        if usage is not None:
+            exchange.prompt_tokens = usage.prompt
+            exchange.cached_tokens = usage.cached
+            exchange.completion_tokens = usage.completion
+        if self._stream and ends_in_error(tail):
+            exchange.outcome = UPSTREAM_ERROR
+            exchange.in_band_error = True
+
+    def _seek(self, data: bytes, now: float) -> None:
+        """Look for the first content, and after reasoning for the first answer."""
+        exchange = self._exchange
+        if begins_answer(data):
+            exchange.first_answer_at = now
+            self._seeking = False
+        elif self._started:
+            return
+        elif begins_reasoning(data):
+            exchange.reasoned = True
+        else:
+            return
+        if not self._started:
+            self._started = True
+            self._last = exchange.first_content_at = now

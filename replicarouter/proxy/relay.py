@@ -1,0 +1,166 @@
+"""An answer's body on its way from a replica's connection to a client's: framing verbatim, back-pressure
+by event. No task, future, timer or parser for a chunk."""
+
+import asyncio
+from collections.abc import Callable
+
+from replicarouter.clock import Clock
+from replicarouter.errors import BadReplicaResponse, ReplicaDisconnected, RouterError
+from replicarouter.exchange import Exchange
+from replicarouter.protocol.framing import BadFraming, Dechunker, Framing
+from replicarouter.protocol.response_head import ResponseHead
+from replicarouter.proxy.aiohttp_internals import ClientConnection
+from replicarouter.proxy.observe import Observer
+from replicarouter.proxy.upstream import Link
+
+
+class ClientLeft(Exception):
+    """The client's connection is closed; its handler is about to be cancelled."""
+
+
+class Relay:
+    """Receives a replica's bytes from the end of the head on.
+
+    `done` resolves when the answer is complete and fails with what went wrong; `reusable` then says
+    whether the replica's connection may serve another request.
+    """
+
+    __slots__ = (
+        "_client",
+        "_clock",
+        "_dechunk",
+        "_done",
+        "_exchange",
+        "_framing",
+        "_head",
+        "_link",
+        "_observer",
+        "_write",
+        "held",
+        "last_byte_at",
+        "reusable",
+    )
+
+    def __init__(
+        self,
+        link: Link,
+        client: ClientConnection,
+        exchange: Exchange,
+        *,
+        head: ResponseHead,
+        observer: Observer,
+        done: "asyncio.Future[None]",
+        clock: Clock,
+        dechunk: bool,
+    ) -> None:
+        transport = client.transport
+        if transport is None:
+            raise ClientLeft
+        self._link = link
+        self._client = client
+        self._exchange = exchange
+        self._head = head
+        self._framing: Framing = head.framing()
+        self._observer = observer
+        self._done = done
+        self._clock = clock
+        self._dechunk = Dechunker() if dechunk else None
+        self._write: Callable[[bytes], None] = transport.write
+        self.held = False
+        self.reusable = False
+        self.last_byte_at = exchange.head_at
+
+    def begin(self, head: bytes, rest: bytes) -> None:
+        """Write the head for the client, and what of the body came with it."""
+        try:
+            self._write(head)
+        except RuntimeError:
+            self.fail(ClientLeft())
+            return
+        self._exchange.committed = True
+        if rest or self._head.bodiless or self._head.length == 0:
+            self.feed(rest)
+
+    def feed(self, data: bytes) -> None:
+        """Pass on what arrived. The hot path: everything here happens for every token."""
+        try:
+            end = self._framing.feed(data)
+        except BadFraming as error:
+            self.fail(BadReplicaResponse(f"The replica's answer is broken: {error}."))
+            return
+        if end >= 0:
+            self.reusable = end == len(data) and self._head.keep_alive
+            data = data[:end]
+        try:
+            if self._dechunk is None:
+                self._write(data)
+            else:
+                self._write(self._dechunk.feed(data))
+        except RuntimeError:
+            self.fail(ClientLeft())
+            return
+        now = self._clock()
+        self.last_byte_at = now
+        self._exchange.bytes_out += len(data)
+        self._observer.chunk(data, now)
+        if end >= 0:
+            self._finish()
+        elif self._client.writing_paused:
+            self._hold()
+
+    def lost(self, error: BaseException | None) -> None:
+        """The replica's connection has ended: the regular end for some bodies, a failure for others."""
+        if error is None and self._framing.ends_with_connection:
+            self._finish()
+        else:
+            self.fail(ReplicaDisconnected("The replica's connection ended before its answer did."))
+
+    def fail(self, error: RouterError | ClientLeft) -> None:
+        """End the relaying with an error, unless it has ended already."""
+        self._link.protocol.receiver = None
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    @property
+    def at_event_boundary(self) -> bool:
+        """Whether an SSE event of our own could follow what was relayed so far."""
+        return (
+            self._head.event_stream
+            and not self._head.encoded
+            and self._framing.at_boundary()
+            and self._observer.ends_event()
+        )
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the client takes the end of its connection for the end of the body."""
+        return self._framing.ends_with_connection or self._dechunk is not None
+
+    @property
+    def chunks(self) -> bool:
+        """Whether the client gets a chunked body."""
+        return self._head.chunked and self._dechunk is None
+
+    def _finish(self) -> None:
+        self._link.protocol.receiver = None
+        self._observer.end()
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def _hold(self) -> None:
+        """Stop reading from the replica until the client has taken what it was given."""
+        if self.held:
+            return
+        transport = self._link.transport
+        if transport is not None:
+            self.held = True
+            self._client.on_writable = self._resume
+            transport.pause_reading()
+
+    def _resume(self) -> None:
+        self._client.on_writable = None
+        self.held = False
+        self.last_byte_at = self._clock()
+        transport = self._link.transport
+        if transport is not None and self._link.protocol.receiver is self:
+            transport.resume_reading()

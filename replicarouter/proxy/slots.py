@@ -1,0 +1,87 @@
+"""Connector slots: who may have an upstream connection when their number is limited.
+
+The connector's own limit is the same number, but its queue lets newcomers overtake those who wait
+and shows nobody. This one is first come, first served, is bounded in time, and counts in the ledger.
+"""
+
+import asyncio
+from collections import deque
+
+from replicarouter.clock import Clock
+from replicarouter.errors import QueueTimeout
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.ledger import Ledger
+
+Waiter = tuple["asyncio.Future[None]", int]
+"""A request that waits for a slot, and the row of the replica it was given."""
+
+
+class Slots:
+    """At most `limit` connections in all and `limit_per_replica` to one replica; 0 means no limit."""
+
+    def __init__(
+        self, *, limit: int, limit_per_replica: int, timeout: float, ledger: Ledger, clock: Clock
+    ) -> None:
+        self.limit = limit
+        self._limit_per_replica = limit_per_replica
+        self._timeout = timeout
+        self._ledger = ledger
+        self._clock = clock
+        self._taken = 0
+        self._taken_by: dict[int, int] = {}
+        self._waiters: deque[Waiter] = deque()
+
+    async def take(self, row: int, exchange: Exchange) -> None:
+        """Take a slot for the replica that owns `row`, waiting in line if need be.
+
+        Raises `QueueTimeout` when none came free within `admission.queue_timeout`.
+        """
+        if self._free(row):
+            self._grant(row)
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (granted, row)
+        self._waiters.append(waiter)
+        ledger = self._ledger
+        ledger.waiting_for_slot += 1
+        ledger.hold(exchange, self._clock())
+        try:
+            async with asyncio.timeout(self._timeout or None):
+                await granted
+        except BaseException as error:
+            if granted.done() and not granted.cancelled():
+                # Granted, but this request had already given up: the slot must not be lost.
+                self.give_back(row)
+            else:
+                self._waiters.remove(waiter)
+            if isinstance(error, TimeoutError):
+                raise QueueTimeout(
+                    "All connections to replicas are in use; try again later. "
+                    "The operator can raise connector.limit."
+                ) from None
+            raise
+        finally:
+            ledger.waiting_for_slot -= 1
+            ledger.let_go(exchange)
+
+    def give_back(self, row: int) -> None:
+        """Return a slot and wake the first waiter who can use it."""
+        self._taken -= 1
+        self._taken_by[row] -= 1
+        for waiter in self._waiters:
+            granted, wanted = waiter
+            if not granted.done() and self._free(wanted):
+                self._waiters.remove(waiter)
+                self._grant(wanted)
+                granted.set_result(None)
+                return
+
+    def _free(self, row: int) -> bool:
+        if self.limit and self._taken >= self.limit:
+            return False
+        limit = self._limit_per_replica
+        return not limit or self._taken_by.get(row, 0) < limit
+
+    def _grant(self, row: int) -> None:
+        self._taken += 1
+        self._taken_by[row] = self._taken_by.get(row, 0) + 1

@@ -1,0 +1,150 @@
+"""Connections to replicas: opened under the explicit limit, counted, pooled, dropped."""
+
+import asyncio
+import errno
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.connector import Connection
+
+from replicarouter.errors import ConnectFailed, Overloaded
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.ledger import Connections, Ledger
+from replicarouter.fleet.replica import Replica
+from replicarouter.proxy.aiohttp_internals import Connector, Receiver, ReplicaConnection
+from replicarouter.proxy.slots import Slots
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What is the same for every request to one replica."""
+
+    template: ClientRequest
+    base_path: str
+    own_lines: bytes
+    replaces_credentials: bool
+
+
+class Link:
+    """One connection in use by one request; `close` or `release` ends the use, once."""
+
+    __slots__ = ("_connection", "_counts", "_row", "_slots", "protocol", "reused")
+
+    def __init__(self, connection: Connection, counts: Connections, row: int, slots: Slots) -> None:
+        protocol = connection.protocol
+        assert isinstance(protocol, ReplicaConnection)
+        self.protocol = protocol
+        self._connection: Connection | None = connection
+        self._counts = counts
+        self._row = row
+        self._slots = slots
+        self.reused = protocol.on_closed is not None
+        if not self.reused:
+            counts.open += 1
+            protocol.on_closed = self._closed
+        counts.busy += 1
+
+    def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
+        """Write a whole request; its answer goes to `receiver`."""
+        protocol = self.protocol
+        transport = protocol.transport
+        if transport is None:
+            # Closed between the pool's check and now: the receiver hears of it like of any other end.
+            receiver.lost(None)
+            return
+        protocol.receiver = receiver
+        transport.write(head)
+        if body:
+            transport.write(body)
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport while the connection is open."""
+        return self.protocol.transport
+
+    def end(self, *, reusable: bool) -> None:
+        """Give the connection back to the pool, or close it at once."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        protocol = self.protocol
+        protocol.receiver = None
+        self._counts.busy -= 1
+        transport = protocol.transport
+        if reusable and transport is not None and not transport.get_write_buffer_size():
+            connection.release()
+        else:
+            connection.close()
+        self._slots.give_back(self._row)
+
+    def _closed(self) -> None:
+        self._counts.open -= 1
+
+
+class Upstream:
+    """Opens links. Must be made on the running loop; `close` it in the end."""
+
+    def __init__(self, connector: Connector, slots: Slots, ledger: Ledger, *, connect_timeout: float) -> None:
+        self._connector = connector
+        self._slots = slots
+        self._ledger = ledger
+        self._connect_timeout = connect_timeout
+        self._addresses: dict[Replica, Address] = {}
+
+    @property
+    def limit(self) -> int:
+        """Most connections in all, 0 for no limit."""
+        return self._slots.limit
+
+    def address(self, replica: Replica) -> Address:
+        """The fixed parts of requests to `replica`."""
+        address = self._addresses.get(replica)
+        if address is None:
+            address = self._addresses[replica] = self._make_address(replica)
+        return address
+
+    async def open(self, replica: Replica, exchange: Exchange) -> Link:
+        """A connection to `replica`, from the pool if one is idle.
+
+        Raises `QueueTimeout` (no slot), `ConnectFailed` (the replica never saw the request),
+        `Overloaded` (this process has no descriptor left).
+        """
+        row = replica.row
+        await self._slots.take(row, exchange)
+        try:
+            template = self.address(replica).template
+            connection = await self._connector.open(template, self._connect_timeout)
+        except (aiohttp.ClientError, OSError) as error:
+            self._slots.give_back(row)
+            raise _failure(replica, error) from error
+        except BaseException:
+            self._slots.give_back(row)
+            raise
+        return Link(connection, self._ledger.connections_of(row), row, self._slots)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connector.close()
+
+    def _make_address(self, replica: Replica) -> Address:
+        settings = replica.settings
+        parts = urlsplit(settings.url)
+        lines = f"Host: {parts.netloc}\r\n"
+        if settings.api_key is not None:
+            lines += f"Authorization: Bearer {settings.api_key.get_secret_value()}\r\n"
+        return Address(
+            template=self._connector.template(settings.url),
+            base_path=parts.path.rstrip("/"),
+            own_lines=lines.encode("latin-1"),
+            replaces_credentials=settings.api_key is not None,
+        )
+
+
+def _failure(replica: Replica, error: BaseException) -> ConnectFailed | Overloaded:
+    if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
+        return Overloaded("The router has no file descriptor left for this request; try again.")
+    return ConnectFailed("The replica chosen for this request cannot be reached; try again.")

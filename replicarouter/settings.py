@@ -1,0 +1,180 @@
+"""The settings tree: its root, and `load_settings`, which fills it from flags, environment, YAML
+file and defaults, in this order. A setting is a field here or in `settings_sections`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, ValidationError, model_validator
+
+from replicarouter.settings_errors import SettingsError, explain
+from replicarouter.settings_replica import ReplicaSettings
+from replicarouter.settings_scope import refused
+from replicarouter.settings_sections import (
+    AdminSettings,
+    AdmissionSettings,
+    ConnectorSettings,
+    CorsSettings,
+    DrainSettings,
+    EjectSettings,
+    HealthSettings,
+    LogSettings,
+    PolicyOptions,
+    RetrySettings,
+    ScrapeSettings,
+    TimeoutSettings,
+    TlsSettings,
+)
+from replicarouter.settings_sources import gather, known_keys
+from replicarouter.settings_values import (
+    ByteCount,
+    FileName,
+    Flag,
+    Host,
+    Network,
+    Port,
+    PositiveCount,
+    RelayedPath,
+    Seconds,
+    Secrets,
+    Section,
+    Switch,
+    Text,
+    accepts_items,
+    accepts_one_of,
+    conflict,
+)
+
+__all__ = ["Loaded", "ReplicaSettings", "Settings", "SettingsError", "load_settings"]
+
+PolicyName = Literal["round-robin", "least-outstanding", "power-of-two", "random"]
+POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
+"""The policies that can be configured: the keys of the registry of policies."""
+
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104
+
+
+class Settings(Section):
+    """All settings of the router."""
+
+    host: Annotated[Host, Flag("--host", "HOST")] = Field(
+        default="127.0.0.1", description="Address that clients connect to."
+    )
+    port: Annotated[Port, Flag("--port", "PORT")] = Field(
+        default=8080, description="Port that clients connect to; 0 takes a free one."
+    )
+    admin: AdminSettings = AdminSettings()
+    replicas: Annotated[
+        list[ReplicaSettings],
+        accepts_items("a list of URLs and mappings"),
+        Flag("--replica", "URL"),
+    ] = Field(
+        default_factory=list,
+        description="The replicas, a URL each (repeat the flag), or in YAML a mapping each.",
+    )
+    policy: Annotated[PolicyName, accepts_one_of(PolicyName), Flag("--policy", "NAME")] = Field(
+        default="least-outstanding",
+        description=f"Which replica gets the next request: {', '.join(POLICY_NAMES)}.",
+    )
+    policy_options: PolicyOptions = PolicyOptions()
+    connector: ConnectorSettings = ConnectorSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    max_body_bytes: Annotated[ByteCount, Flag("--max-body-bytes", "BYTES")] = Field(
+        default=256 * 2**20, description="Largest request body, then 413."
+    )
+    max_buffered_bytes: ByteCount = Field(
+        default=2**30, description="Most bytes of request bodies held in memory, then 503."
+    )
+    max_header_bytes: ByteCount = Field(
+        default=64 * 2**10, description="Largest header field of a request, then 431."
+    )
+    max_headers: PositiveCount = Field(default=256, description="Most header fields of a request, then 431.")
+    health: HealthSettings = HealthSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    eject: EjectSettings = EjectSettings()
+    retry: RetrySettings = RetrySettings()
+    api_keys: Secrets | None = Field(default=None, description="Keys of which callers must show one.")
+    api_keys_file: FileName | None = Field(default=None, description="A file with such keys.")
+    trusted_proxies: Annotated[list[Network], accepts_items("a list of networks")] = Field(
+        default_factory=list, description="Networks whose `X-Forwarded-For` names the caller."
+    )
+    expose_replica: Switch = Field(
+        default=True, description="Name the replica that answered in `X-Replicarouter-Replica`."
+    )
+    extra_paths: Annotated[list[RelayedPath], accepts_items("a list of paths")] = Field(
+        default_factory=list, description="More paths to relay to replicas."
+    )
+    sse_keepalive: Seconds = Field(
+        default=0.0,
+        description="Seconds of silence after which a streaming client gets a comment line; 0 for never.",
+    )
+    aliases: Annotated[dict[str, Text], accepts_items("a mapping of model names to model names")] = Field(
+        default_factory=dict, description="Other names of models: name in the request to model."
+    )
+    tls: TlsSettings = TlsSettings()
+    cors: CorsSettings = CorsSettings()
+    workers: Annotated[PositiveCount, Flag("--workers", "N")] = Field(
+        default=1, description="Processes that share the port."
+    )
+    drain: DrainSettings = DrainSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        if not self.replicas:
+            reason = "give at least one --replica URL or a replicas: list"
+            raise conflict(("replicas",), self.replicas, reason)
+        urls: dict[str, int] = {}
+        names: dict[str, int] = {}
+        for index, replica in enumerate(self.replicas):
+            first = urls.setdefault(replica.url, index)
+            if first != index:
+                reason = f"replicas[{first}] has this URL too; list each replica once"
+                raise conflict(("replicas", index, "url"), replica.url, reason)
+            first = names.setdefault(replica.name, index)
+            if first != index:
+                reason = f"replicas[{first}] has this name too; give each a name of its own"
+                raise conflict(("replicas", index, "name"), replica.name, reason)
+        return self
+
+    @model_validator(mode="after")
+    def _check_ports(self) -> Self:
+        hosts = {self.host, self.admin.host}
+        if self.port and self.port == self.admin.port and (len(hosts) == 1 or hosts & _ANY_ADDRESS):
+            raise conflict(("admin", "port"), self.admin.port, "clients connect to this port")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings and, for each dotted key, where its value came from.
+
+    An origin is `default`, `flag --port`, `environment REPLICAROUTER_PORT` or the file's name.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load_settings(*, flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None) -> Loaded:
+    """Read the settings; the same key from two sources counts as the stronger source says.
+
+    `flags` holds the flags given, by dotted key. Raises SettingsError with a line for each problem.
+    """
+    gathered = gather(Settings, flags=flags, environ=environ, config=config)
+    try:
+        settings = Settings.model_validate(gathered.values)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise SettingsError(
+            explain(
+                problems,
+                source=gathered.source,
+                known=lambda location: known_keys(Settings, location),
+            )
+        ) from None
+    if unavailable := refused(settings, source=gathered.source):
+        raise SettingsError("\n".join(unavailable))
+    return Loaded(settings, gathered.origins)

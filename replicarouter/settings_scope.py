@@ -1,0 +1,107 @@
+"""Settings of the tree whose feature this version does not have. Both tables get shorter as
+features arrive; a name may be a setting, a section, or one field of the replicas."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from replicarouter.settings_errors import Location, dotted, shown
+from replicarouter.settings_values import Section
+
+if TYPE_CHECKING:
+    from replicarouter.settings import Settings
+
+REFUSED = (
+    "workers",
+    "api_keys",
+    "api_keys_file",
+    "tls",
+    "trusted_proxies",
+    "cors.allow_origins",
+    "aliases",
+    "admission.max_outstanding_per_replica",
+    "replicas[].max_outstanding",
+    "replicas[].role",
+)
+"""Without these, what was asked for would silently be missing: protection, or another meaning."""
+
+WITHOUT_EFFECT = (
+    "admin.allowed_urls",
+    "policy_options",
+    "admission.max_queued",
+    "admission.queue_timeout",
+    "admission.shares",
+    "admission.priority_header",
+    "max_buffered_bytes",
+    "health.stall_after",
+    "health.stall_end",
+    "health.slow_start",
+    "eject",
+    "retry.budget",
+    "retry.budget_floor",
+    "retry.stale_window",
+    "retry.resend",
+    "sse_keepalive",
+    "drain",
+)
+"""Accepted, so that one file serves several versions, but not acted on."""
+
+
+def refused(settings: "Settings", *, source: Callable[[Location], str]) -> list[str]:
+    """Write a line for each setting that asks for what this version cannot do.
+
+    `source` says where the value at a place came from.
+    """
+    return [
+        f"{dotted(location)}: {shown(value)} ({source(location)}) is refused: "
+        "this version does not offer it yet; leave it out"
+        for location, value in _changed(settings, ())
+        if value and _listed(_name(location), REFUSED)
+    ]
+
+
+def scope_note(name: str) -> str:
+    """Say what this version makes of a setting, if it has not its feature; else nothing.
+
+    `name` is a dotted key, that of a replica's field with `replicas[]` in front.
+    """
+    if _listed(name, REFUSED):
+        return "in this version only the default"
+    return "no effect in this version" if _listed(name, WITHOUT_EFFECT) else ""
+
+
+def without_effect(settings: "Settings") -> list[str]:
+    """List the dotted names of settings that differ from their default and are not acted on."""
+    return [
+        dotted(location) for location, _ in _changed(settings, ()) if _listed(_name(location), WITHOUT_EFFECT)
+    ]
+
+
+def _name(location: Location) -> str:
+    return re.sub(r"\[\d+\]", "[]", dotted(location))
+
+
+def _listed(name: str, table: tuple[str, ...]) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in table)
+
+
+def _changed(section: BaseModel, location: Location) -> Iterator[tuple[Location, object]]:
+    """Yield the settings that are set to something else than their default."""
+    for name in type(section).model_fields:
+        value, place = getattr(section, name), (*location, name)
+        if isinstance(value, Section):
+            yield from _changed(value, place)
+        elif name == "replicas":
+            for index, replica in enumerate(value):
+                yield from _changed(replica, (*place, index))
+        elif name in section.model_fields_set and value != _default(section, name):
+            yield place, value
+
+
+def _default(section: BaseModel, name: str) -> object:
+    info = type(section).model_fields[name]
+    if info.is_required() or info.default_factory_takes_validated_data:
+        return None
+    return info.get_default(call_default_factory=True)

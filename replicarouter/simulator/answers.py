@@ -1,0 +1,146 @@
+"""Answers under way: they turn the tokens of sequences into the bytes of a response. No sockets. A
+client that reads slowly costs a count: frames are made only when they can be written."""
+
+from collections.abc import Callable, Iterator
+
+from replicarouter.simulator.api import GenerationRequest
+from replicarouter.simulator.documents import completion_document
+from replicarouter.simulator.frames import StreamFrames
+from replicarouter.simulator.scheduler import Listener, Sequence
+from replicarouter.simulator.usage import Usage
+
+
+class Answer:
+    """One request's answer. Its `sequences` tell it their tokens; `open` of them have not ended.
+    While it is `paused` it writes no tokens."""
+
+    def __init__(self, request: GenerationRequest, listeners: list[Listener]) -> None:
+        self._request = request
+        self.open = len(listeners)
+        self.paused = False
+        self.sequences = tuple(
+            Sequence(
+                prompt_tokens=request.prompt_of(index),
+                limit=plan.tokens,
+                listener=listener,
+                finish_reason=plan.engine_reason,
+            )
+            for index, (plan, listener) in enumerate(zip(request.plans, listeners, strict=True))
+        )
+
+    def resume(self) -> None:
+        """The connection takes bytes again."""
+        self.paused = False
+
+    def usage(self) -> Usage:
+        """Token counts so far. A prompt counts once, however many choices answer it."""
+        choices = len(self.sequences) // len(self._request.prompt_tokens)
+        return Usage(
+            prompt=sum(self._request.prompt_tokens),
+            cached=sum(sequence.cached_tokens for sequence in self.sequences[::choices]),
+            completion=sum(sequence.produced for sequence in self.sequences),
+            reasoning=sum(plan.reasoning for plan in self._request.plans),
+        )
+
+
+class WholeAnswer(Answer):
+    """An answer in one JSON document, given to `send` when all sequences have ended."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        *,
+        model: str,
+        answer_id: str,
+        created: int,
+        send: Callable[[bytes], None],
+    ) -> None:
+        super().__init__(request, [self] * len(request.plans))
+        self._model = model
+        self._answer_id = answer_id
+        self._created = created
+        self._send = send
+
+    def token(self) -> None:
+        """Nothing is sent before the end."""
+
+    def finished(self) -> None:
+        """One sequence has ended."""
+        self.open -= 1
+        if not self.open:
+            self._send(
+                completion_document(
+                    self._request,
+                    model=self._model,
+                    answer_id=self._answer_id,
+                    created=self._created,
+                    usage=self.usage(),
+                )
+            )
+
+
+class StreamedAnswer(Answer):
+    """An answer in SSE events. `write` takes each of them as it comes, and may set `paused` meanwhile
+    to have no more until `resume`; `ended` is called after the last."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        frames: StreamFrames,
+        *,
+        write: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.write = write
+        self._frames = frames
+        self._ended = ended
+        self._feeds = [
+            _Feed(self, frames.choice(index, plan), lead=1 if request.chat else 0)
+            for index, plan in enumerate(request.plans)
+        ]
+        super().__init__(request, list(self._feeds))
+
+    def resume(self) -> None:
+        """Write the frames owed, as long as the connection takes them."""
+        super().resume()
+        for feed in self._feeds:
+            feed.flush()
+        self.close_if_done()
+
+    def close_if_done(self) -> None:
+        """Write the end of the stream once every token has been written."""
+        if self.open or self.paused or any(feed.owed for feed in self._feeds):
+            return
+        for frame in self._frames.closing(self.usage()):
+            self.write(frame)
+        self._ended()
+
+
+class _Feed:
+    """One choice of a streamed answer: `owed` frames may be written and have not been."""
+
+    __slots__ = ("_answer", "_frames", "_lead", "owed")
+
+    def __init__(self, answer: StreamedAnswer, frames: Iterator[bytes], lead: int) -> None:
+        self._answer = answer
+        self._frames = frames
+        self._lead = lead  # frames that come with the first token, before it
+        self.owed = 0
+
+    def token(self) -> None:
+        """Write the token's frame, or owe it."""
+        self.owed += 1 + self._lead
+        self._lead = 0
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is owed until the connection takes no more."""
+        answer = self._answer
+        while self.owed and not answer.paused:
+            self.owed -= 1
+            answer.write(next(self._frames))
+
+    def finished(self) -> None:
+        """The choice has all its tokens."""
+        self._answer.open -= 1
+        self._answer.close_if_done()

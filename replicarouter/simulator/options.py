@@ -1,0 +1,48 @@
+"""What one simulated engine is like: its address, its model and its limits."""
+
+from dataclasses import dataclass
+
+from replicarouter.simulator.profiles import DEFAULT_PROFILE, PROFILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Options of one engine; anything out of range raises ValueError naming field, value and range.
+
+    `port` 0 takes any free one. `kv_blocks` of `block_size` tokens are the KV cache: the default
+    holds half a million tokens, what is left of an H200 beside a 27B FP8 model, roughly. `speed`
+    divides every duration of the profile; 0 leaves them out. `phase`, a share of one lone decode
+    step, delays the first step after idleness, so that engines of one process do not step in unison.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    model: str = "sim"
+    profile: str = DEFAULT_PROFILE
+    max_num_seqs: int = 256
+    kv_blocks: int = 32768
+    block_size: int = 16
+    speed: float = 1.0
+    max_model_len: int = 32768
+    phase: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
+        _require("model", self.model, bool(self.model), "a name")
+        _require("profile", self.profile, self.profile in PROFILES, ", ".join(PROFILES))
+        _require("max_num_seqs", self.max_num_seqs, self.max_num_seqs >= 1, "1 or more")
+        _require("kv_blocks", self.kv_blocks, self.kv_blocks >= 1, "1 or more")
+        _require("block_size", self.block_size, self.block_size >= 1, "1 or more")
+        _require("speed", self.speed, 0 <= self.speed < float("inf"), "0 or more")
+        _require("max_model_len", self.max_model_len, self.max_model_len >= 2, "2 or more")
+        _require("phase", self.phase, 0 <= self.phase < 1, "0 up to 1")
+
+    @property
+    def context(self) -> int:
+        """Tokens that one sequence may hold: `max_model_len`, or the whole KV cache if that is less."""
+        return min(self.max_model_len, self.kv_blocks * self.block_size)
+
+
+def _require(name: str, value: object, holds: bool, accepted: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; accepted: {accepted}")

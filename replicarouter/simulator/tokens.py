@@ -1,0 +1,71 @@
+"""Text that stands for tokens: how many a prompt has, and the pseudo text of an answer, which depends
+on a seed alone, so that the same request gets the same words from every engine, streamed or not."""
+
+import random
+import zlib
+from collections.abc import Iterator
+from itertools import chain, islice, repeat
+from typing import AnyStr
+
+import orjson
+
+CHARACTERS_PER_TOKEN = 4
+"""English prose in byte-pair vocabularies comes near this."""
+
+_RING_SIZE = 1024
+
+_PROSE = """
+ the of and a to in is it that for on with as at by from this one two each all some more less other
+ router engine replica token stream answer question batch queue cache block prompt prefix model layer
+ reads writes waits runs holds keeps sends takes gives finds counts moves grows ends begins returns
+ long short full empty early late first last near far open quiet steady even odd small wide narrow
+ before after between within beyond until because while where when then there here now again often
+ river stone bridge garden winter morning letter window kitchen harbour mountain lantern paper copper
+ café naïve Zürich señor größer 東京 мост ελιά
+"""
+_ENDINGS = (".", ",", ".\n", ";", "?", ' "so"', " — ", " 🙂", "ing", "ly", "s", "ed")
+
+
+def _make_ring() -> list[str]:
+    source = random.Random("replicarouter")
+    words = _PROSE.split()
+    return [
+        source.choice(_ENDINGS) if source.random() < 0.15 else " " + source.choice(words)
+        for _ in range(_RING_SIZE)
+    ]
+
+
+_RING = _make_ring()
+_ESCAPED_RING = [orjson.dumps(text)[1:-1] for text in _RING]
+
+
+def seed_of(prompt: bytes, seed: int) -> int:
+    """The seed of an answer to `prompt`, given the request's own seed."""
+    return zlib.crc32(prompt, seed & 0xFFFFFFFF)
+
+
+def count_tokens(characters: int) -> int:
+    """Tokens that a text of so many characters is taken to have."""
+    return -(-characters // CHARACTERS_PER_TOKEN)
+
+
+def token_ids(text: str) -> list[int]:
+    """One made-up id for each token that `count_tokens` sees in `text`."""
+    starts = range(0, len(text), CHARACTERS_PER_TOKEN)
+    pieces = (text[start : start + CHARACTERS_PER_TOKEN] for start in starts)
+    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % 32000 for piece in pieces]
+
+
+def text_of(seed: int, start: int, count: int) -> str:
+    """Tokens `start` to `start + count` of the text of `seed`."""
+    return "".join(_walk(_RING, seed + start, count))
+
+
+def escaped_tokens(seed: int, start: int, count: int) -> Iterator[bytes]:
+    """The same tokens one by one, as they stand inside a JSON string."""
+    return _walk(_ESCAPED_RING, seed + start, count)
+
+
+def _walk(ring: list[AnyStr], start: int, count: int) -> Iterator[AnyStr]:
+    first = islice(ring, start % _RING_SIZE, None)
+    return islice(chain(first, chain.from_iterable(repeat(ring))), count)

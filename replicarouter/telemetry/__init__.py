@@ -1,0 +1,1 @@
+"""What leaves for people and dashboards: metrics, the ledger's report, logs."""

@@ -1,0 +1,60 @@
+"""Counters and histograms, fed once for each exchange when it has ended."""
+
+from replicarouter.cells import Counter, Histograms
+from replicarouter.exchange import Exchange
+from replicarouter.protocol.endpoints import OTHER
+
+QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
+CONNECT_BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+TTFT_BOUNDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+ITL_BOUNDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
+REQUEST_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 180.0, 600.0)
+
+_SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
+
+
+class Metrics:
+    """All that is counted and timed about exchanges. Gauges are not here: they are read, not kept."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self.queue = Histograms(QUEUE_BOUNDS)  # model
+        self.connect = Histograms(CONNECT_BOUNDS)  # replica
+        self.ttft = Histograms(TTFT_BOUNDS)  # model
+        self.answer_ttft = Histograms(TTFT_BOUNDS)  # model
+        self.upstream_ttft = Histograms(TTFT_BOUNDS)  # replica
+        self.gaps = Histograms(ITL_BOUNDS)  # replica; fed by the relay, token by token
+        self.request = Histograms(REQUEST_BOUNDS)  # endpoint, outcome
+        self.tokens = Counter()  # model, kind
+        self.affinity = Counter()  # policy, result
+        self.shed = Counter()  # reason
+
+    def observe(self, exchange: Exchange) -> None:
+        """Take over what an ended exchange has to tell."""
+        if exchange.endpoint != OTHER:
+            took = exchange.ended_at - exchange.accepted_at
+            self.request.of((exchange.endpoint, exchange.outcome)).observe(took)
+        if exchange.outcome in _SHED:
+            self.shed.add((exchange.outcome,))
+        if not exchange.leased_at:
+            return
+        model, replica = (exchange.model,), (exchange.replica,)
+        self.affinity.add((self._policy, exchange.affinity))
+        self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
+        if exchange.sent_at:
+            self.connect.of(replica).observe(exchange.sent_at - exchange.leased_at)
+        if exchange.first_content_at:
+            self.ttft.of(model).observe(exchange.first_content_at - exchange.received_at)
+            self.upstream_ttft.of(replica).observe(exchange.first_content_at - exchange.leased_at)
+        if exchange.reasoned and exchange.first_answer_at:
+            self.answer_ttft.of(model).observe(exchange.first_answer_at - exchange.received_at)
+        self._count_tokens(exchange)
+
+    def _count_tokens(self, exchange: Exchange) -> None:
+        for kind, count in (
+            ("prompt", exchange.prompt_tokens),
+            ("cached", exchange.cached_tokens),
+            ("completion", exchange.completion_tokens),
+        ):
+            if count:
+                self.tokens.add((exchange.model, kind), count)

@@ -1,0 +1,90 @@
+"""vLLM's page, recorded and in the shapes of other releases."""
+
+from collections.abc import Callable
+
+from replicarouter.engines import DIALECTS, PARSER, EngineReading
+
+
+def read(page: bytes) -> EngineReading:
+    return DIALECTS["vllm"].read(PARSER.parse(page))
+
+
+def test_an_idle_engine_reads_as_idle(page: Callable[[str], bytes]) -> None:
+    assert read(page("vllm-0.32.0-idle")) == EngineReading(
+        running=0.0,
+        waiting=0.0,
+        kv_usage=0.0,
+        preemptions=0.0,
+        prefix_queries=0.0,
+        prefix_hits=0.0,
+        spec_accept_length=None,
+        steps=0.0,
+        start_time=1.79595150647e9,
+        model="tiny",
+        missing=(),
+    )
+
+
+def test_an_engine_under_load_tells_its_counts(page: Callable[[str], bytes]) -> None:
+    reading = read(page("vllm-0.32.0-under-load"))
+
+    assert (reading.running, reading.waiting) == (2.0, 6.0)
+    assert (reading.prefix_queries, reading.prefix_hits) == (4329.0, 1664.0)
+    assert reading.kv_usage == 0.005862237420615535
+    assert reading.steps == 178.0
+
+
+def test_data_parallel_engines_are_summed_and_the_fullest_gives_the_kv_usage(
+    page: Callable[[str], bytes],
+) -> None:
+    reading = read(page("vllm-0.32.0-data-parallel-2"))
+
+    assert (reading.running, reading.waiting) == (4.0, 2.0)
+    assert reading.prefix_queries == 24.0
+    assert reading.steps == 587.0 + 2839.0
+    assert reading.kv_usage == 0.07436399217221135
+
+
+def test_names_of_older_releases_are_accepted() -> None:
+    reading = read(
+        b'vllm:gpu_cache_usage_perc{model_name="m"} 0.5\n'
+        b'vllm:gpu_prefix_cache_queries_total{model_name="m"} 40\n'
+        b'vllm:gpu_prefix_cache_hits_total{model_name="m"} 10\n'
+    )
+
+    assert (reading.kv_usage, reading.prefix_queries, reading.prefix_hits) == (0.5, 40.0, 10.0)
+    assert "vllm:kv_cache_usage_perc" not in reading.missing
+
+
+def test_a_metric_exported_under_its_old_and_new_name_counts_once() -> None:
+    reading = read(b"vllm:gpu_prefix_cache_queries_total 40\nvllm:prefix_cache_queries_total 41\n")
+
+    assert reading.prefix_queries == 41.0
+
+
+def test_accept_length_is_the_accepted_tokens_of_a_draft_and_the_models_own() -> None:
+    reading = read(
+        b'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 120\n'
+        b'vllm:spec_decode_num_accepted_tokens_total{engine="1"} 30\n'
+        b'vllm:spec_decode_num_drafts_total{engine="0"} 60\n'
+        b'vllm:spec_decode_num_drafts_total{engine="1"} 40\n'
+    )
+
+    assert reading.spec_accept_length == 2.5
+
+
+def test_accept_length_is_unknown_before_the_first_draft() -> None:
+    reading = read(
+        b"vllm:spec_decode_num_accepted_tokens_total 0\nvllm:spec_decode_num_drafts_total 0\n"
+    )
+
+    assert reading.spec_accept_length is None
+
+
+def test_a_series_that_is_not_a_number_is_missing() -> None:
+    reading = read(b"vllm:num_requests_running NaN\nvllm:num_requests_waiting 3\n")
+
+    assert reading.running is None
+    assert reading.waiting == 3.0
+    assert "vllm:num_requests_running" in reading.missing
+    assert "vllm:num_requests_waiting" not in reading.missing

@@ -1,0 +1,149 @@
+"""A raw HTTP client: sends the bytes it is given, keeps a connection, leaves as rudely as asked."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tests.fakes.message import Body, Head, read_body, read_head
+from tests.fakes.wire import DEADLINE, Ending, Wire
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One response as it came; `informational` are the 1xx heads before it."""
+
+    head: Head
+    body: Body
+    informational: list[Head] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        return self.head.status
+
+    @property
+    def ended(self) -> str:
+        return self.body.ended
+
+    def json(self) -> Any:
+        return json.loads(self.body.entity)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The inner object of an OpenAI error body; fails when it is not one."""
+        assert self.head.get("content-type") in {
+            "application/json",
+            "application/json; charset=utf-8",
+        }, self.head.raw
+        error = self.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}, error
+        assert isinstance(error["message"], str), error
+        assert error["message"], error
+        return dict(error)
+
+
+class Client:
+    """One connection to a server on loopback."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    @classmethod
+    async def connect(cls, port: int, *, receive_buffer: int | None = None) -> Self:
+        """Connect; `receive_buffer` (bytes) keeps the operating system from taking much for us."""
+        async with asyncio.timeout(DEADLINE):
+            _, wire = await asyncio.get_running_loop().create_connection(Wire, HOST, port)
+        if receive_buffer is not None:
+            wire.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer
+            )
+        return cls(wire)
+
+    async def send(self, raw: bytes) -> None:
+        await self.wire.send(raw)
+
+    async def head(self, deadline: float = DEADLINE) -> Head:
+        """The next head, 1xx included."""
+        return await read_head(self.wire, deadline)
+
+    async def body(self, head: Head, deadline: float = DEADLINE) -> Body:
+        return await read_body(self.wire, head, response=True, deadline=deadline)
+
+    async def answer(self, deadline: float = DEADLINE) -> Answer:
+        """The next final response, whole or cut."""
+        informational = []
+        head = await self.head(deadline)
+        while head.status < 200:
+            informational.append(head)
+            head = await self.head(deadline)
+        return Answer(head, await self.body(head, deadline), informational)
+
+    async def ask(self, raw: bytes, deadline: float = DEADLINE) -> Answer:
+        await self.send(raw)
+        return await self.answer(deadline)
+
+    async def gone(self, deadline: float = DEADLINE) -> Ending:
+        """Wait for the server to end the connection; how it did."""
+        return await self.wire.gone(deadline)
+
+    async def closed(self) -> None:
+        """End the connection if it still stands, and wait until nothing is left of it."""
+        if not self.wire.closed:
+            self.wire.transport.abort()
+            await self.wire.until(lambda: self.wire.closed, "our own end")
+
+    def leave(self, how: Ending = "fin") -> None:
+        """Close for good."""
+        if how == "fin":
+            self.wire.close()
+        else:
+            self.wire.reset()
+
+
+def request(
+    method: str,
+    target: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    chunked: bool = False,
+) -> bytes:
+    """The bytes of one request, framed by length or as one chunk; `headers` override."""
+    fields = {"Host": HOST}
+    if body is not None:
+        fields["Content-Type"] = "application/json"
+        if chunked:
+            fields["Transfer-Encoding"] = "chunked"
+            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        else:
+            fields["Content-Length"] = str(len(body))
+    fields |= dict(headers or {})
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+
+def chat_body(*, stream: bool = True, model: str = "m1", **extra: Any) -> bytes:
+    """The body of a small chat request."""
+    fields = {
+        "model": model,
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": stream,
+        **extra,
+    }
+    return json.dumps(fields, ensure_ascii=False).encode()
+
+
+def chat(
+    *,
+    stream: bool = True,
+    model: str = "m1",
+    headers: Mapping[str, str] | None = None,
+    **extra: Any,
+) -> bytes:
+    """The bytes of a small chat request."""
+    body = chat_body(stream=stream, model=model, **extra)
+    return request("POST", "/v1/chat/completions", body, headers)

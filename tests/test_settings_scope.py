@@ -1,0 +1,110 @@
+"""What this version does not have yet is refused or told, and nothing else is."""
+
+from typing import Any
+
+import pytest
+
+from replicarouter.settings import ReplicaSettings, Settings
+from replicarouter.settings_errors import Location, dotted
+from replicarouter.settings_scope import (
+    REFUSED,
+    WITHOUT_EFFECT,
+    refused,
+    scope_note,
+    without_effect,
+)
+from replicarouter.settings_sources import keys_of
+
+URL = "http://127.0.0.1:8001"
+
+
+def settings(**values: Any) -> Settings:
+    return Settings.model_validate({"replicas": [URL], **values})
+
+
+def source(location: Location) -> str:
+    return f"from {dotted(location)}"
+
+
+def test_defaults_are_neither_refused_nor_told() -> None:
+    assert refused(settings(), source=source) == []
+    assert without_effect(settings()) == []
+
+
+def test_defaults_written_out_are_neither_refused_nor_told() -> None:
+    written = settings().model_dump()
+    assert refused(settings(**written), source=source) == []
+    assert without_effect(settings(**written)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"workers": 2}, ["workers"]),
+        ({"api_keys": ["k"]}, ["api_keys"]),
+        ({"api_keys_file": "keys.txt"}, ["api_keys_file"]),
+        ({"tls": {"cert": "a", "key": "b"}}, ["tls.cert", "tls.key"]),
+        ({"tls": {"replica_ca": "a"}}, ["tls.replica_ca"]),
+        ({"trusted_proxies": ["10.0.0.0/8"]}, ["trusted_proxies"]),
+        ({"cors": {"allow_origins": ["*"]}}, ["cors.allow_origins"]),
+        ({"aliases": {"a": "b"}}, ["aliases"]),
+        (
+            {"admission": {"max_outstanding_per_replica": 8}},
+            ["admission.max_outstanding_per_replica"],
+        ),
+        (
+            {"replicas": [URL, {"url": "http://b", "role": "decode", "max_outstanding": 4}]},
+            ["replicas[1].max_outstanding", "replicas[1].role"],
+        ),
+        ({"replicas": [{"url": URL, "max_outstanding": 0, "role": "both"}]}, []),
+        ({"replicas": [{"url": URL, "api_key": "k", "labels": {"a": "b"}}]}, []),
+        ({"extra_paths": ["/v1/x"], "expose_replica": False}, []),
+    ],
+)
+def test_what_would_silently_be_lost_is_refused(values: dict[str, Any], names: list[str]) -> None:
+    lines = refused(settings(**values), source=source)
+    assert [line.split(":")[0] for line in lines] == names
+    for name, line in zip(names, lines, strict=True):
+        assert f"(from {name}) is refused: this version does not offer it yet; leave it out" in line
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"eject": {"max_share": 0}}, ["eject.max_share"]),
+        ({"retry": {"budget": 0.1, "max_attempts": 2}}, ["retry.budget"]),
+        ({"health": {"interval": 1, "slow_start": 0}}, ["health.slow_start"]),
+        ({"sse_keepalive": 5}, ["sse_keepalive"]),
+        ({"max_buffered_bytes": 5}, ["max_buffered_bytes"]),
+        ({"admin": {"allowed_urls": ["http://a*"]}}, ["admin.allowed_urls"]),
+        ({"policy_options": {"session_headers": ["X-A"]}}, ["policy_options.session_headers"]),
+        (
+            {"admission": {"priority_header": {"name": "X-P", "values": ["a"]}}},
+            ["admission.priority_header.values"],
+        ),
+        ({"replicas": [{"url": URL, "name": "a", "weight": 3}]}, []),
+        ({"connector": {"limit": 5}, "timeouts": {"idle": 3}}, []),
+    ],
+)
+def test_what_is_accepted_without_effect_is_told(values: dict[str, Any], names: list[str]) -> None:
+    told = without_effect(settings(**values))
+    assert [name for name in names if name not in told] == []
+    assert bool(told) is bool(names)
+
+
+def test_both_tables_name_settings_that_exist() -> None:
+    names = [key.name for key in keys_of(Settings)]
+    names += [f"replicas[].{key.name}" for key in keys_of(ReplicaSettings)]
+    for entry in (*REFUSED, *WITHOUT_EFFECT):
+        assert any(name == entry or name.startswith(f"{entry}.") for name in names)
+
+
+def test_no_setting_is_in_both_tables() -> None:
+    assert not set(REFUSED) & set(WITHOUT_EFFECT)
+
+
+def test_note_says_what_becomes_of_a_setting() -> None:
+    assert scope_note("port") == ""
+    assert all(scope_note(name) == "in this version only the default" for name in REFUSED)
+    assert all(scope_note(name) == "no effect in this version" for name in WITHOUT_EFFECT)
+    assert scope_note("replicas[].weight") == ""
