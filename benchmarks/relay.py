@@ -43,13 +43,17 @@ def main() -> int:
     # So that a run that is ended from outside stops what it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     measurements: list[Measurement] = []
-    for each in run(arguments, tools):
-        measurements.append(each)
-        print(one_line(each), flush=True)
-        if arguments.json is not None:
-            save(arguments.json, arguments, measurements)
+    interrupted = False
+    try:
+        for each in run(arguments, tools):
+            measurements.append(each)
+            print(one_line(each), flush=True)
+            if arguments.json is not None:
+                save(arguments.json, arguments, measurements)
+    except KeyboardInterrupt:
+        interrupted = True
     print("\n" + tables(measurements))
-    return 1 if any(each.failure for each in measurements) else 0
+    return 1 if interrupted or any(each.failure for each in measurements) else 0
 
 
 def parse() -> argparse.Namespace:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from replicarouter import __version__
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
-from replicarouter.admission.controller import Admission
+from replicarouter.admission.controller import Admission, QueueLimits
 from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Ledger
@@ -50,7 +50,8 @@ class Router:
     def __init__(self, settings: Settings, *, clock: Clock = time.monotonic) -> None:
         self.settings = settings
         self.ledger = Ledger()
-        self.fleet = Fleet(settings.replicas, self.ledger)
+        most = settings.admission.max_outstanding_per_replica
+        self.fleet = Fleet(settings.replicas, self.ledger, most=most)
         self.metrics = Metrics(settings.policy)
         self._clock = clock
         self._lag = LoopLag(clock)
@@ -164,7 +165,14 @@ class Router:
 
     def _build_corridor(self, upstream: Upstream, prober: Prober) -> Corridor:
         settings = self.settings
-        admission = Admission(self.ledger, POLICIES[settings.policy], clock=self._clock, random=Random())
+        admission = Admission(
+            self.ledger,
+            POLICIES[settings.policy],
+            limits=QueueLimits(settings.admission.max_queued, settings.admission.queue_timeout),
+            clock=self._clock,
+            random=Random(),
+        )
+        self.fleet.on_ready = admission.room_at
         rooms = Rooms(
             fleet=self.fleet,
             ledger=self.ledger,

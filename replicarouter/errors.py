@@ -157,6 +157,15 @@ class NoReplica(Unavailable):
     """No replica of the pool is ready."""
 
 
+class QueueFull(RouterError):
+    """As many requests wait already as `admission.max_queued` allows."""
+
+    status, code = 429, "queue_full"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after=1)
+
+
 class QueueTimeout(Unavailable):
     """Room did not come free within `admission.queue_timeout`."""
 

@@ -60,5 +60,4 @@ class Exchange:
     completion_tokens: int = 0
     attempts: int = 0
     affinity: str = "none"
-    committed: bool = False
     in_band_error: bool = False

@@ -21,8 +21,6 @@ REFUSED = (
     "trusted_proxies",
     "cors.allow_origins",
     "aliases",
-    "admission.max_outstanding_per_replica",
-    "replicas[].max_outstanding",
     "replicas[].role",
 )
 """Without these, what was asked for would silently be missing: protection, or another meaning."""
@@ -30,8 +28,6 @@ REFUSED = (
 WITHOUT_EFFECT = (
     "admin.allowed_urls",
     "policy_options",
-    "admission.max_queued",
-    "admission.queue_timeout",
     "admission.shares",
     "admission.priority_header",
     "max_buffered_bytes",
@@ -44,7 +40,6 @@ WITHOUT_EFFECT = (
     "retry.stale_window",
     "retry.resend",
     "sse_keepalive",
-    "drain",
 )
 """Accepted, so that one file serves several versions, but not acted on."""
 

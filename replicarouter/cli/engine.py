@@ -76,10 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> EngineOptions:
-    last_port = arguments.port + arguments.count - 1
-    if arguments.count < 1 or last_port > 65535:
-        raise ValueError(f"count is {arguments.count}; accepted: 1 or more, up to port 65535")
-    return EngineOptions(
+    options = EngineOptions(
         host=arguments.host,
         port=arguments.port,
         model=arguments.model,
@@ -89,6 +86,9 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         block_size=arguments.block_size,
         speed=arguments.speed,
     )
+    if arguments.count < 1 or options.port + arguments.count > 65536:
+        raise ValueError(f"count is {arguments.count}; accepted: 1 or more, up to port 65535")
+    return options
 
 
 async def _serve(options: EngineOptions, count: int) -> None:

@@ -1,7 +1,7 @@
 """The fleet: all replicas, and the pools (model × role) they form. Membership is kept, not recomputed."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,20 +16,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """The replicas of one model in one role. `ready` is a subset of `replicas`, in the same order."""
+    """The replicas of one model in one role. `ready` is a subset of `replicas`, in the same order;
+    `bounded` says that some of them may be full."""
 
     model: str
     role: str = "both"
     replicas: list[Replica] = field(default_factory=list)
     ready: list[Replica] = field(default_factory=list)
+    bounded: bool = False
 
 
 class Fleet:
     """All replicas the router knows, by name, and their pools by model."""
 
-    def __init__(self, replicas: Sequence[ReplicaSettings], ledger: Ledger) -> None:
+    def __init__(self, replicas: Sequence[ReplicaSettings], ledger: Ledger, *, most: int = 0) -> None:
         self.ledger = ledger
-        self.replicas = [Replica.join(settings, ledger) for settings in replicas]
+        self.replicas = [Replica.join(settings, ledger, most) for settings in replicas]
+        self.on_ready: Callable[[Replica], None] | None = None
         self.pools: dict[str, Pool] = {}
         for replica in self.replicas:
             configured = replica.settings.models
@@ -95,6 +98,8 @@ class Fleet:
                 "why": why,
             },
         )
+        if replica.state is State.READY and self.on_ready is not None:
+            self.on_ready(replica)
 
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
@@ -111,8 +116,9 @@ class Fleet:
                 pool = pools.get(name)
                 if pool is None:
                     pool = pools[name] = self.pools.get(name) or Pool(name)
-                    pool.replicas, pool.ready = [], []
+                    pool.replicas, pool.ready, pool.bounded = [], [], False
                 pool.replicas.append(replica)
+                pool.bounded = pool.bounded or replica.most > 0
                 if replica.state is State.READY:
                     pool.ready.append(replica)
         self.pools = pools

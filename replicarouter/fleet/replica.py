@@ -41,6 +41,7 @@ class Replica:
     settings: ReplicaSettings
     row: int
     cells: "array[int]"
+    most: int = 0
     state: State = State.LOADING
     why: str = "not probed yet"
     cards: tuple[dict[str, Any], ...] | None = None
@@ -53,9 +54,11 @@ class Replica:
     _own_peaks: deque[int] = field(default_factory=lambda: deque(maxlen=PEAK_READINGS))
 
     @classmethod
-    def join(cls, settings: ReplicaSettings, ledger: Ledger) -> "Replica":
-        """Make a replica with a row of its own in the ledger."""
-        return cls(settings, ledger.add_row(), ledger.cells)
+    def join(cls, settings: ReplicaSettings, ledger: Ledger, most: int) -> "Replica":
+        """Make a replica with a row of its own in the ledger; `most` outstanding, 0 for no limit,
+        unless its own settings say otherwise."""
+        own = settings.max_outstanding
+        return cls(settings, ledger.add_row(), ledger.cells, most if own is None else own)
 
     @property
     def name(self) -> str:
@@ -71,6 +74,11 @@ class Replica:
     def outstanding(self) -> int:
         """Requests connecting, sent or streaming."""
         return self.cells[self.row + OUTSTANDING]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may be outstanding here."""
+        return not self.most or self.cells[self.row + OUTSTANDING] < self.most
 
     def count(self, stage: Stage) -> int:
         """Requests of this replica in one of its three stages."""

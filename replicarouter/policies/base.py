@@ -9,7 +9,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.request import InferenceRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class View:
     """What a policy may look at. `candidates` is a non-empty subset of `replicas`: ready, with room,
     not yet tried by this request. `now` is in seconds on the router's clock."""

@@ -13,7 +13,6 @@ _EVENT = b'"response.'
 _ANSWER_EVENTS = (b'"response.output_text.delta"', b'"response.function_call_arguments.delta"')
 _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 
-_USAGE = re.compile(rb'"usage":\s*\{')
 _NUMBER = re.compile(
     rb'"(prompt_tokens|input_tokens|completion_tokens|output_tokens|cached_tokens|cache_read_input_tokens)"'
     rb":\s*([0-9]{1,12})"
@@ -50,10 +49,8 @@ def begins_reasoning(data: bytes) -> bool:
 
 def find_usage(tail: bytes) -> Usage | None:
     """The last usage record in the last bytes of an answer."""
-    start = -1
-    for match in _USAGE.finditer(tail):
-        start = match.end()
-    if start < 0:
+    start = tail.rfind(b'"usage":')
+    if start < 0 or tail[start + 8 : start + 10].lstrip()[:1] != b"{":
         return None
     found: dict[str, int] = {}
     for key, number in _NUMBER.findall(tail[start:]):

@@ -39,12 +39,17 @@ _CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
 _PRINTABLE = re.compile(r"[\x21-\x7e]{1,128}")
 
 
-def crossing_fields(headers: RawHeaders, *, replace_credentials: bool) -> list[bytes]:
-    """The request's field lines that go on to the replica, each ending in CRLF."""
+def crossing_fields(
+    headers: RawHeaders, connection: Sequence[str], *, replace_credentials: bool
+) -> list[bytes]:
+    """The request's field lines that go on to the replica, each ending in CRLF.
+
+    `connection`: the values of its `Connection` fields, which name others that stop here.
+    """
     stop = _STOP_HERE
-    nominated = header(headers, b"connection")
-    if nominated is not None and nominated.lower() not in (b"keep-alive", b"close"):
-        stop = stop.union(name.strip().lower() for name in nominated.split(b","))
+    for value in connection:
+        if value.lower() not in ("keep-alive", "close"):
+            stop = stop.union(name.strip().lower().encode() for name in value.split(","))
     if replace_credentials:
         stop = stop.union(_CREDENTIALS)
     return [b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in stop]
@@ -84,21 +89,9 @@ def local_head(status: int, length: int, headers: Iterable[tuple[str, str]], *, 
     lines.append(f"Content-Length: {length}\r\n")
     if close:
         lines.append("Connection: close\r\n")
-    return "".join(lines).encode("latin-1", "replace") + b"\r\n"
+    return "".join(lines).encode("utf-8", "surrogateescape") + b"\r\n"
 
 
-def header(headers: RawHeaders, name: bytes) -> bytes | None:
-    """The value of a field, its repetitions joined with commas; None when it is absent."""
-    found = None
-    for candidate, value in headers:
-        if len(candidate) == len(name) and candidate.lower() == name:
-            found = value if found is None else found + b", " + value
-    return found
-
-
-def usable_request_id(value: bytes | None) -> str | None:
+def usable_request_id(value: str | None) -> str | None:
     """The client's request id if it can be passed on to a replica as it is."""
-    if value is None:
-        return None
-    text = value.decode("latin-1")
-    return text if _PRINTABLE.fullmatch(text) else None
+    return value if value is not None and _PRINTABLE.fullmatch(value) else None

@@ -13,7 +13,7 @@ from replicarouter.protocol.endpoints import Body, Endpoint
 _FORM_MODEL = re.compile(rb'name="?model"?[^\r\n]*(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,512})\r\n')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class InferenceRequest:
     """One request as policies see it. `model` is None when it names none."""
 

@@ -88,10 +88,9 @@ class Connector(TCPConnector):
         """What the connector wants to know of a replica's address; made once, used for every request."""
         return ClientRequest("POST", URL(url), loop=self._loop)
 
-    async def open(self, template: ClientRequest, connect_timeout: float) -> Connection:
-        """A pooled or new connection; `connect_timeout` seconds bound TCP and TLS, 0 means no bound."""
-        limit = connect_timeout or None
-        return await self.connect(template, [], ClientTimeout(total=None, sock_connect=limit))
+    async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
+        """A pooled or new connection; its `sock_connect` bounds TCP and TLS."""
+        return await self.connect(template, [], timeout)
 
 
 class InboundRequest:

@@ -17,8 +17,8 @@ from replicarouter.errors import (
 from replicarouter.exchange import Exchange, Stage
 from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
-from replicarouter.proxy.aiohttp_internals import ClientConnection
 from replicarouter.proxy.body import Body
+from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.observe import Observer
 from replicarouter.proxy.relay import ClientLeft, Relay
 from replicarouter.proxy.upstream import Link
@@ -36,17 +36,6 @@ class Terms:
     response_head: float
     idle: float
     expose_replica: bool
-
-
-@dataclass(slots=True)
-class Caller:
-    """The client's side of one exchange: its connection, its HTTP version, whether it stays open,
-    and the relay once an answer is on its way to it."""
-
-    connection: ClientConnection
-    modern: bool
-    keep_alive: bool
-    relay: Relay | None = None
 
 
 class Attempt:
@@ -138,20 +127,12 @@ class Attempt:
         self._lease.move(Stage.STREAMING)
         observer = Observer(
             exchange,
+            terms.clock,
             terms.gaps.of((self._lease.replica.settings.name,)),
             stream=head.event_stream and not head.encoded,
         )
         try:
-            relay = Relay(
-                self._link,
-                caller.connection,
-                exchange,
-                head=head,
-                observer=observer,
-                done=self._done,
-                clock=terms.clock,
-                dechunk=head.chunked and not caller.modern,
-            )
+            relay = Relay(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
             self._fail(error)
             return
@@ -193,7 +174,7 @@ class Attempt:
         relay, limit = self._caller.relay, self._terms.idle
         if relay is None:
             return
-        left = limit - (self._terms.clock() - relay.last_byte_at)
+        left = limit - (self._terms.clock() - relay.quiet_since)
         if relay.held:
             self._start_timer(limit, self._check_idle)
         elif left > 0:
@@ -212,7 +193,7 @@ def receipts(exchange: Exchange, *, expose_replica: bool) -> bytes:
         f"X-Request-Id: {exchange.client_id}\r\n{named}"
         f"X-Replicarouter-Affinity: {exchange.affinity}\r\n"
         f"Server-Timing: queue;dur={queue:.3f}, connect;dur={connect:.3f}, head;dur={head:.3f}\r\n"
-    ).encode("latin-1")
+    ).encode("utf-8", "surrogateescape")
 
 
 def _check_size(size: int) -> None:

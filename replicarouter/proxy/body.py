@@ -3,14 +3,16 @@
 import asyncio
 from dataclasses import dataclass
 
+from aiohttp import hdrs
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from replicarouter.errors import BodyTooLarge, ExpectationFailed, InvalidRequest, RequestTimeout
-from replicarouter.protocol.headers import RawHeaders, header
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_BODILESS_METHODS = frozenset(("GET", "DELETE", "HEAD"))
 
 
 @dataclass(slots=True)
@@ -26,29 +28,28 @@ class Body:
         self.data = b""
 
 
-async def receive_body(request: InboundRequest, headers: RawHeaders, *, most: int, gap: float) -> Body:
-    """Read the whole body: at most `most` bytes, no silence longer than `gap` seconds.
+def arrived_body(request: InboundRequest, *, most: int) -> Body | None:
+    """The body when there is nothing to wait for: there is none, or it came with its head."""
+    message = request.message
+    if message.headers.get(hdrs.CONTENT_LENGTH) is None and not message.chunked:
+        return Body(b"", None if message.method in _BODILESS_METHODS else 0)
+    content = request.content
+    if not content.is_eof() or content.total_bytes > most:
+        return None
+    data = content.read_nowait()
+    return Body(data, len(data))
+
+
+async def receive_body(request: InboundRequest, *, most: int, gap: float) -> Body:
+    """Read a body that is still arriving: at most `most` bytes, no silence longer than `gap` seconds.
 
     Raises `BodyTooLarge` (before reading when the length is declared), `RequestTimeout`,
     `InvalidRequest` for broken framing, `ExpectationFailed`.
     """
-    declared = header(headers, b"content-length")
-    if declared is None and not request.message.chunked:
-        return Body(b"", None if request.message.method in ("GET", "DELETE", "HEAD") else 0)
+    declared = request.message.headers.get(hdrs.CONTENT_LENGTH)
     if declared is not None and int(declared) > most:
         raise _too_large(most)
-    _continue(request, headers)
-    content = request.content
-    if content.is_eof():
-        data = content.read_nowait()
-    else:
-        data = await _read(request, most, gap)
-    if len(data) > most:
-        raise _too_large(most)
-    return Body(data, len(data))
-
-
-async def _read(request: InboundRequest, most: int, gap: float) -> bytes:
+    _continue(request)
     content = request.content
     parts: list[bytes] = []
     size = 0
@@ -68,15 +69,15 @@ async def _read(request: InboundRequest, most: int, gap: float) -> bytes:
         ) from None
     except (RequestPayloadError, HttpProcessingError):
         raise InvalidRequest("The request body is not framed as HTTP requires.") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return Body(parts[0] if len(parts) == 1 else b"".join(parts), size)
 
 
-def _continue(request: InboundRequest, headers: RawHeaders) -> None:
+def _continue(request: InboundRequest) -> None:
     """Answer `Expect: 100-continue`, which is a matter of this hop alone."""
-    expectation = header(headers, b"expect")
+    expectation = request.message.headers.get(hdrs.EXPECT)
     if expectation is None or not request.modern:
         return
-    if expectation.strip().lower() != b"100-continue":
+    if expectation.strip().lower() != "100-continue":
         raise ExpectationFailed("Only 'Expect: 100-continue' is understood.")
     transport = request.client.transport
     if transport is not None and not request.content.is_eof():

@@ -7,6 +7,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aiohttp import hdrs
+from aiohttp.http_parser import RawRequestMessage
+from multidict import istr
+
 from replicarouter.admission.controller import Admission
 from replicarouter.errors import (
     Draining,
@@ -24,9 +28,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.protocol.endpoints import OTHER, Endpoint, Endpoints, body_kind
 from replicarouter.protocol.headers import (
-    RawHeaders,
     crossing_fields,
-    header,
     request_head,
     usable_request_id,
 )
@@ -38,8 +40,9 @@ from replicarouter.proxy.answers import (
     end_broken,
     write_answer,
 )
-from replicarouter.proxy.attempt import Attempt, Caller, Terms
-from replicarouter.proxy.body import Body, receive_body
+from replicarouter.proxy.attempt import Attempt, Terms
+from replicarouter.proxy.body import Body, arrived_body, receive_body
+from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.retry import may_retry
 from replicarouter.proxy.upstream import Upstream
@@ -47,6 +50,7 @@ from replicarouter.proxy.upstream import Upstream
 log = logging.getLogger(__name__)
 
 BUSY = 503
+REQUEST_ID = istr("X-Request-Id")
 MESSAGES_API = "/v1/messages"
 
 
@@ -74,15 +78,13 @@ class Rooms:
     refused: Callable[[Replica], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Errand:
     """One request, ready to go to any replica of its pool."""
 
     inference: InferenceRequest
     pool: Pool
-    method: str
-    target: str
-    headers: RawHeaders
+    message: RawRequestMessage
     body: Body
 
 
@@ -143,16 +145,16 @@ class Corridor:
         message = request.message
         label = OTHER if endpoint is None else endpoint.label
         exchange = Exchange("", "", message.method, path, label, self._clock())
-        return self._register(exchange, header(message.raw_headers, b"x-request-id"))
+        return self._register(exchange, message.headers.get(REQUEST_ID))
 
-    def _register(self, exchange: Exchange, given_id: bytes | None) -> Exchange:
+    def _register(self, exchange: Exchange, given_id: str | None) -> Exchange:
         """Name the exchange, count it and keep it in flight."""
         ledger = self._rooms.ledger
         made = f"{self._id_prefix}{next(self._serial):x}"
         upstream_id = usable_request_id(given_id) or made
         if upstream_id in ledger.in_flight:
             upstream_id = made
-        exchange.client_id = given_id.decode("latin-1") if given_id else made
+        exchange.client_id = given_id or made
         exchange.upstream_id = upstream_id
         ledger.in_flight[upstream_id] = exchange
         ledger.received.add((exchange.endpoint,))
@@ -186,32 +188,32 @@ class Corridor:
         if self.draining:
             caller.keep_alive = False
             raise Draining("The router is shutting down; send the request again.")
-        body = await self._receive(request, exchange)
+        body = arrived_body(request, most=self._limits.body_bytes)
+        if body is None:
+            body = await self._receive(request)
+        exchange.received_at = self._clock()
+        exchange.bytes_in = len(body.data)
         inference = understand(
             endpoint,
             kind,
             body.data,
-            encoded=header(message.raw_headers, b"content-encoding") not in (None, b"identity"),
+            encoded=message.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity",
             must_read=len(self._rooms.fleet.pools) > 1,
         )
         if inference.model is not None:
             exchange.model = OTHER
         pool = self._rooms.fleet.pool_for(inference.model)
         exchange.model = pool.model
-        errand = Errand(inference, pool, message.method, message.path, message.raw_headers, body)
+        errand = Errand(inference, pool, message, body)
         await self._try_replicas(errand, caller, exchange)
 
-    async def _receive(self, request: InboundRequest, exchange: Exchange) -> Body:
+    async def _receive(self, request: InboundRequest) -> Body:
         ledger, limits = self._rooms.ledger, self._limits
-        headers = request.message.raw_headers
         ledger.receiving += 1
         try:
-            body = await receive_body(request, headers, most=limits.body_bytes, gap=limits.body_gap)
+            return await receive_body(request, most=limits.body_bytes, gap=limits.body_gap)
         finally:
             ledger.receiving -= 1
-        exchange.received_at = self._clock()
-        exchange.bytes_in = len(body.data)
-        return body
 
     async def _try_replicas(self, errand: Errand, caller: Caller, exchange: Exchange) -> None:
         """Attempt after attempt until one has an answer, or the last error stands."""
@@ -221,6 +223,8 @@ class Corridor:
         while True:
             try:
                 lease = admission.grant(errand.inference, errand.pool, exchange, tried)
+                if lease is None:
+                    lease = await admission.wait(errand.inference, errand.pool, exchange, tried)
             except NoReplica:
                 if failure is not None:
                     raise failure from None
@@ -238,7 +242,7 @@ class Corridor:
                 return
             except RouterError as error:
                 result, failed = error.code, error.fault is Fault.REPLICA
-                failure = self._after_failure(error, exchange, lease.replica)
+                failure = self._after_failure(error, caller, exchange, lease.replica)
             except (asyncio.CancelledError, ClientLeft):
                 result = CLIENT_GONE
                 raise
@@ -247,24 +251,32 @@ class Corridor:
                 admission.give_back(lease, errand.inference, errand.pool, outcome=result, failed=failed)
             tried.append(lease.replica)
 
-    def _after_failure(self, error: RouterError, exchange: Exchange, replica: Replica) -> RouterError:
+    def _after_failure(
+        self, error: RouterError, caller: Caller, exchange: Exchange, replica: Replica
+    ) -> RouterError:
         """Note a failed attempt; raises the error again when no other attempt may follow."""
         if error.retryable:
             self._rooms.refused(replica)
-        if not may_retry(error, exchange, most=self._limits.attempts):
+        committed = caller.relay is not None and caller.relay.committed
+        if committed or not may_retry(error, exchange.attempts, most=self._limits.attempts):
             raise error
         self._rooms.ledger.retries.add((error.code,))
         return error
 
     def _request_head(self, errand: Errand, exchange: Exchange, replica: Replica) -> bytes:
         address = self._rooms.upstream.address(replica)
-        start = f"{errand.method} {address.base_path}{errand.target} HTTP/1.1\r\n"
+        message = errand.message
+        start = f"{message.method} {address.base_path}{message.path} HTTP/1.1\r\n"
         request_id = exchange.upstream_id
         if exchange.attempts > 1:
             request_id = f"{request_id[:120]}-r{exchange.attempts - 1}"
         return request_head(
             start.encode("utf-8", "surrogateescape") + address.own_lines,
-            crossing_fields(errand.headers, replace_credentials=address.replaces_credentials),
+            crossing_fields(
+                message.raw_headers,
+                message.headers.getall(hdrs.CONNECTION, ()),
+                replace_credentials=address.replaces_credentials,
+            ),
             request_id=request_id,
             body_length=errand.body.length,
         )
@@ -274,7 +286,7 @@ class Corridor:
     ) -> Sent:
         """Answer with an error; once an answer is on its way, end it so that nobody takes it for whole."""
         exchange.outcome = error.code
-        if exchange.committed and caller.relay is not None:
+        if caller.relay is not None and caller.relay.committed:
             end_broken(
                 caller.connection,
                 caller.relay,

@@ -3,6 +3,7 @@
 from collections import deque
 
 from replicarouter.cells import Histogram
+from replicarouter.clock import Clock
 from replicarouter.exchange import UPSTREAM_ERROR, Exchange
 from replicarouter.protocol.content import (
     begins_answer,
@@ -21,27 +22,35 @@ LARGE = 16384
 class Observer:
     """One answer's watcher. `chunk` is called for every read, so it does next to nothing."""
 
-    __slots__ = ("_exchange", "_gaps", "_last", "_seeking", "_started", "_stream", "_tail")
+    __slots__ = ("_clock", "_exchange", "_gaps", "_seeking", "_started", "_stream", "_tail", "last")
 
-    def __init__(self, exchange: Exchange, gaps: Histogram, *, stream: bool) -> None:
+    def __init__(self, exchange: Exchange, clock: Clock, gaps: Histogram, *, stream: bool) -> None:
         self._exchange = exchange
+        self._clock = clock
         self._gaps = gaps
         self._stream = stream
         self._seeking = stream
         self._started = False
-        self._last = 0.0
         self._tail: deque[bytes] = deque(maxlen=TAIL_PARTS)
+        self.last = exchange.head_at
 
-    def chunk(self, data: bytes, now: float) -> None:
-        """Note that `data` was passed on at `now`."""
+    def chunk(self, data: bytes) -> None:
+        """Note that `data` was passed on."""
+        now = self._clock()
+        size = len(data)
+        self._exchange.bytes_out += size
         if self._started:
-            self._gaps.observe(now - self._last)
-            self._last = now
+            self._gaps.observe(now - self.last)
+        self.last = now
         if self._seeking:
             self._seek(data, now)
-        if len(data) > LARGE:
+        if size > LARGE:
             self._tail.clear()
         self._tail.append(data)
+
+    def restart_silence(self) -> None:
+        """The client's own pause is over: silence of the replica counts from here."""
+        self.last = self._clock()
 
     def ends_event(self) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
@@ -75,4 +84,4 @@ class Observer:
             return
         if not self._started:
             self._started = True
-            self._last = exchange.first_content_at = now
+            exchange.first_content_at = now

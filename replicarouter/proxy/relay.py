@@ -4,12 +4,10 @@ by event. No task, future, timer or parser for a chunk."""
 import asyncio
 from collections.abc import Callable
 
-from replicarouter.clock import Clock
 from replicarouter.errors import BadReplicaResponse, ReplicaDisconnected, RouterError
-from replicarouter.exchange import Exchange
 from replicarouter.protocol.framing import BadFraming, Dechunker, Framing
 from replicarouter.protocol.response_head import ResponseHead
-from replicarouter.proxy.aiohttp_internals import ClientConnection
+from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.observe import Observer
 from replicarouter.proxy.upstream import Link
 
@@ -27,61 +25,46 @@ class Relay:
 
     __slots__ = (
         "_client",
-        "_clock",
         "_dechunk",
         "_done",
-        "_exchange",
         "_framing",
         "_head",
         "_link",
         "_observer",
         "_write",
+        "committed",
         "held",
-        "last_byte_at",
         "reusable",
     )
 
     def __init__(
         self,
         link: Link,
-        client: ClientConnection,
-        exchange: Exchange,
-        *,
+        caller: Caller,
         head: ResponseHead,
         observer: Observer,
         done: "asyncio.Future[None]",
-        clock: Clock,
-        dechunk: bool,
     ) -> None:
-        transport = client.transport
+        transport = caller.connection.transport
         if transport is None:
             raise ClientLeft
         self._link = link
-        self._client = client
-        self._exchange = exchange
+        self._client = caller.connection
         self._head = head
         self._framing: Framing = head.framing()
         self._observer = observer
         self._done = done
-        self._clock = clock
-        self._dechunk = Dechunker() if dechunk else None
+        self._dechunk = Dechunker() if head.chunked and not caller.modern else None
         self._write: Callable[[bytes], None] = transport.write
+        self.committed = False
         self.held = False
         self.reusable = False
-        self.last_byte_at = exchange.head_at
 
     def begin(self, head: bytes, rest: bytes) -> None:
-        """Write the head for the client, and what of the body came with it."""
-        try:
-            self._write(head)
-        except RuntimeError:
-            self.fail(ClientLeft())
-            return
-        self._exchange.committed = True
-        if rest or self._head.bodiless or self._head.length == 0:
-            self.feed(rest)
+        """Write the head for the client, and with it what of the body has come."""
+        self.feed(rest, head)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes, head: bytes = b"") -> None:
         """Pass on what arrived. The hot path: everything here happens for every token."""
         try:
             end = self._framing.feed(data)
@@ -92,17 +75,15 @@ class Relay:
             self.reusable = end == len(data) and self._head.keep_alive
             data = data[:end]
         try:
-            if self._dechunk is None:
-                self._write(data)
+            if head or self._dechunk is not None:
+                self._write(head + (data if self._dechunk is None else self._dechunk.feed(data)))
+                self.committed = True
             else:
-                self._write(self._dechunk.feed(data))
+                self._write(data)
         except RuntimeError:
             self.fail(ClientLeft())
             return
-        now = self._clock()
-        self.last_byte_at = now
-        self._exchange.bytes_out += len(data)
-        self._observer.chunk(data, now)
+        self._observer.chunk(data)
         if end >= 0:
             self._finish()
         elif self._client.writing_paused:
@@ -120,6 +101,11 @@ class Relay:
         self._link.protocol.receiver = None
         if not self._done.done():
             self._done.set_exception(error)
+
+    @property
+    def quiet_since(self) -> float:
+        """When the replica's last byte came, or the client took bytes again after a pause."""
+        return self._observer.last
 
     @property
     def at_event_boundary(self) -> bool:
@@ -160,7 +146,7 @@ class Relay:
     def _resume(self) -> None:
         self._client.on_writable = None
         self.held = False
-        self.last_byte_at = self._clock()
+        self._observer.restart_silence()
         transport = self._link.transport
         if transport is not None and self._link.protocol.receiver is self:
             transport.resume_reading()

@@ -31,14 +31,15 @@ class Slots:
         self._taken_by: dict[int, int] = {}
         self._waiters: deque[Waiter] = deque()
 
-    async def take(self, row: int, exchange: Exchange) -> None:
-        """Take a slot for the replica that owns `row`, waiting in line if need be.
+    def take_now(self, row: int) -> bool:
+        """Take a slot for the replica that owns `row` if one is free."""
+        if not self._free(row):
+            return False
+        self._grant(row)
+        return True
 
-        Raises `QueueTimeout` when none came free within `admission.queue_timeout`.
-        """
-        if self._free(row):
-            self._grant(row)
-            return
+    async def wait(self, row: int, exchange: Exchange) -> None:
+        """Wait in line for a slot; raises `QueueTimeout` after `admission.queue_timeout`."""
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = (granted, row)
         self._waiters.append(waiter)

@@ -16,6 +16,9 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.proxy.aiohttp_internals import Connector, Receiver, ReplicaConnection
 from replicarouter.proxy.slots import Slots
 
+JOINED_BODY = 65536
+"""Bytes up to which copying a body behind its head is cheaper than a system call of its own."""
+
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -57,8 +60,10 @@ class Link:
             receiver.lost(None)
             return
         protocol.receiver = receiver
-        transport.write(head)
-        if body:
+        if len(body) <= JOINED_BODY:
+            transport.write(head + body)
+        else:
+            transport.write(head)
             transport.write(body)
 
     @property
@@ -92,7 +97,7 @@ class Upstream:
         self._connector = connector
         self._slots = slots
         self._ledger = ledger
-        self._connect_timeout = connect_timeout
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout or None)
         self._addresses: dict[Replica, Address] = {}
 
     @property
@@ -114,13 +119,14 @@ class Upstream:
         `Overloaded` (this process has no descriptor left).
         """
         row = replica.row
-        await self._slots.take(row, exchange)
+        if not self._slots.take_now(row):
+            await self._slots.wait(row, exchange)
         try:
             template = self.address(replica).template
-            connection = await self._connector.open(template, self._connect_timeout)
+            connection = await self._connector.open(template, self._timeout)
         except (aiohttp.ClientError, OSError) as error:
             self._slots.give_back(row)
-            raise _failure(replica, error) from error
+            raise _failure(error) from error
         except BaseException:
             self._slots.give_back(row)
             raise
@@ -144,7 +150,7 @@ class Upstream:
         )
 
 
-def _failure(replica: Replica, error: BaseException) -> ConnectFailed | Overloaded:
+def _failure(error: BaseException) -> ConnectFailed | Overloaded:
     if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
         return Overloaded("The router has no file descriptor left for this request; try again.")
     return ConnectFailed("The replica chosen for this request cannot be reached; try again.")

@@ -95,7 +95,7 @@ class StreamedAnswer(Answer):
         self._frames = frames
         self._ended = ended
         self._feeds = [
-            _Feed(self, frames.choice(index, plan), lead=1 if request.chat else 0)
+            _Feed(self, frames.choice(index, plan), owed=1 if request.chat else 0)
             for index, plan in enumerate(request.plans)
         ]
         super().__init__(request, list(self._feeds))
@@ -117,21 +117,24 @@ class StreamedAnswer(Answer):
 
 
 class _Feed:
-    """One choice of a streamed answer: `owed` frames may be written and have not been."""
+    """One choice of a streamed answer. `owed` frames can be written and have not been: at first those
+    that come before its first token."""
 
-    __slots__ = ("_answer", "_frames", "_lead", "owed")
+    __slots__ = ("_answer", "_frames", "owed")
 
-    def __init__(self, answer: StreamedAnswer, frames: Iterator[bytes], lead: int) -> None:
+    def __init__(self, answer: StreamedAnswer, frames: Iterator[bytes], owed: int) -> None:
         self._answer = answer
         self._frames = frames
-        self._lead = lead  # frames that come with the first token, before it
-        self.owed = 0
+        self.owed = owed
 
     def token(self) -> None:
         """Write the token's frame, or owe it."""
-        self.owed += 1 + self._lead
-        self._lead = 0
-        self.flush()
+        answer = self._answer
+        if self.owed or answer.paused:
+            self.owed += 1
+            self.flush()
+        else:
+            answer.write(next(self._frames))
 
     def flush(self) -> None:
         """Write what is owed until the connection takes no more."""

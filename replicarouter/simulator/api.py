@@ -37,7 +37,8 @@ class GenerationRequest:
 
 
 class Api:
-    """Reads requests for one model whose sequences hold at most `context` tokens."""
+    """Reads requests for one model whose sequences hold at most `context` tokens. What cannot matter
+    to made-up words is accepted without effect: `stop`, `logprobs`, sampling, and unknown fields."""
 
     def __init__(self, model: str, context: int) -> None:
         self.model = model

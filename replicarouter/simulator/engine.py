@@ -41,6 +41,7 @@ class SimulatedEngine:
         self._deserted = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._server: asyncio.Server | None = None
+        self._stopped = False
         self._timer: asyncio.Handle | None = None
         self._in_step = False
         self._due = 0.0
@@ -69,7 +70,7 @@ class SimulatedEngine:
         page = MetricsPage(self.options, self._scheduler, started)
         api = Api(self.model, self.options.context)
         self.routes = Routes(api, page, int(started))
-        self.idle = IdleConnections(self._loop)
+        self.idle = IdleConnections(self._loop, self.options.keep_alive)
         self._server = await self._loop.create_server(
             lambda: Connection(self), self.options.host, self.options.port, backlog=_BACKLOG
         )
@@ -80,6 +81,7 @@ class SimulatedEngine:
         """Close the port and cut every connection, as a killed engine would."""
         if self._server is None:
             return
+        self._stopped = True
         self.idle.stop()
         self._server.close()
         for connection in self.connections:
@@ -95,6 +97,8 @@ class SimulatedEngine:
         """A client has come."""
         self.connections.add(connection)
         self._deserted.clear()
+        if self._stopped:  # it was accepted, but not told yet, when the port was closed
+            connection.abort()
 
     def disconnected(self, connection: Connection) -> None:
         """A client's connection has ended."""

@@ -1,8 +1,9 @@
 """The bytes of a streamed answer: each SSE event in one HTTP chunk, as vLLM 0.32.0 shapes them.
-What does not change from token to token is built once; a token costs two concatenations."""
+What does not change from token to token, and from stream to stream, is built once."""
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, islice
 from typing import NamedTuple
 
 import orjson
@@ -10,7 +11,7 @@ import orjson
 from replicarouter import __version__
 from replicarouter.simulator.api import GenerationRequest
 from replicarouter.simulator.plans import Plan
-from replicarouter.simulator.tokens import escaped_tokens
+from replicarouter.simulator.tokens import ESCAPED_TOKENS, walk
 from replicarouter.simulator.usage import Usage
 
 FINGERPRINT = f"replicarouter-engine-{__version__}"
@@ -22,12 +23,14 @@ _CALL_CLOSE = b'"}}]}'
 
 
 class _Run(NamedTuple):
-    """Events that differ by a text alone: what stands before it, the texts, what closes the delta."""
+    """Events that differ by a text alone: what stands before it in the JSON, what closes the delta,
+    and the texts: `length` of the cycle `texts` from place `start`."""
 
     before: bytes
-    texts: Iterator[bytes]
-    length: int
     close: bytes
+    texts: Sequence[bytes]
+    start: int
+    length: int
 
 
 def call_id(answer_id: str) -> str:
@@ -50,7 +53,6 @@ class StreamFrames:
         self._request = request
         self._answer_id = answer_id
         self._chunked = chunked
-        self._chunk_end = b"\r\n" if chunked else b""
         self._start = b'data: {"id":%b,"object":"%b","created":%d,"model":%b,"choices":[' % (
             orjson.dumps(answer_id),
             b"chat.completion.chunk" if request.chat else b"text_completion",
@@ -64,20 +66,7 @@ class StreamFrames:
 
     def choice(self, index: int, plan: Plan) -> Iterator[bytes]:
         """The frames of one choice: for chat first its role, then one for each token of the plan."""
-        head = self._start + b'{"index":%d,' % index
-        prompt = self._request.prompt_of(index)
-        if self._request.chat:
-            nulls = b',"prompt_token_ids":null,"prompt_text":null'
-            yield self._frame(head + _ROLE + self._usage_so_far(prompt, 0) + nulls + _EVENT_END)
-        produced = 0
-        for run in self._runs(plan):
-            before = head + run.before
-            ends = produced + run.length == plan.tokens
-            yield from self._run_frames(run, before, run.length - ends, prompt, produced)
-            produced += run.length
-            if ends:
-                after = run.close + self._ending(plan) + self._usage_so_far(prompt, produced)
-                yield self._frame(before + next(run.texts) + after + _EVENT_END)
+        return chain.from_iterable(self._parts(index, plan))
 
     def closing(self, usage: Usage) -> list[bytes]:
         """The frames after the last choice has ended; the last of them ends the response."""
@@ -87,45 +76,58 @@ class StreamFrames:
         totals = b'],"usage":' + orjson.dumps(usage.as_json())
         return [self._frame(self._start + totals + self._signature + _EVENT_END), done]
 
+    def _parts(self, index: int, plan: Plan) -> Iterator[Iterable[bytes]]:
+        head = self._start + b'{"index":%d,' % index
+        prompt = self._request.prompt_of(index)
+        if self._request.chat:
+            nulls = b',"prompt_token_ids":null,"prompt_text":null'
+            role = head + _ROLE + self._usage_so_far(prompt, 0) + nulls
+            yield (self._frame(role + _EVENT_END),)
+        produced = 0
+        for run in self._runs(plan):
+            before, after = head + run.before, run.close + self._rest
+            ends = produced + run.length == plan.tokens
+            plain = run.length - ends
+            if self._request.continuous_usage:
+                texts = islice(walk(run.texts, run.start), plain)
+                for number, text in enumerate(texts, produced + 1):
+                    usage = self._usage_so_far(prompt, number)
+                    yield (self._frame(before + text + after + usage + _EVENT_END),)
+            else:
+                yield islice(self._plain(run, before, after + _EVENT_END), plain)
+            produced += run.length
+            if ends:
+                text = run.texts[(run.start + plain) % len(run.texts)]
+                after = run.close + self._ending(plan) + self._usage_so_far(prompt, produced)
+                yield (self._frame(before + text + after + _EVENT_END),)
+
     def _runs(self, plan: Plan) -> Iterator[_Run]:
-        texts = escaped_tokens(plan.seed, 0, plan.reasoning + plan.text)
         if plan.reasoning:
-            yield _Run(b'"delta":{"reasoning":"', texts, plan.reasoning, b'"}')
-        if plan.text and self._request.chat:
-            yield _Run(b'"delta":{"content":"', texts, plan.text, b'"}')
-        elif plan.text:
-            yield _Run(b'"text":"', texts, plan.text, b'"')
+            before = b'"delta":{"reasoning":"'
+            yield _Run(before, b'"}', ESCAPED_TOKENS, plan.seed, plan.reasoning)
+        if plan.text:
+            before, close = (b'"delta":{"content":"', b'"}') if self._request.chat else (b'"text":"', b'"')
+            yield _Run(before, close, ESCAPED_TOKENS, plan.seed + plan.reasoning, plan.text)
         if plan.call:
             identity = b'"id":%b,"type":"function",' % orjson.dumps(call_id(self._answer_id))
-            name = orjson.dumps(plan.call.name)[1:-1]
-            yield _Run(_CALL % identity + b'"name":"', iter((name,)), 1, _CALL_CLOSE)
+            names = (orjson.dumps(plan.call.name)[1:-1],)
+            yield _Run(_CALL % identity + b'"name":"', _CALL_CLOSE, names, 0, 1)
         if plan.call and plan.call.pieces:
-            pieces = (orjson.dumps(piece)[1:-1] for piece in plan.call.pieces)
-            yield _Run(_CALL % b"" + b'"arguments":"', pieces, len(plan.call.pieces), _CALL_CLOSE)
+            pieces = tuple(orjson.dumps(piece)[1:-1] for piece in plan.call.pieces)
+            yield _Run(_CALL % b"" + b'"arguments":"', _CALL_CLOSE, pieces, 0, len(pieces))
         if plan.finish_reason == "tool_calls":
-            yield _Run(b'"delta":{', iter((b"",)), 1, b"}")
+            yield _Run(b'"delta":{', b"}", (b"",), 0, 1)
 
-    def _run_frames(
-        self, run: _Run, before: bytes, count: int, prompt: int, produced: int
-    ) -> Iterator[bytes]:
-        """Frames of the next `count` texts of a run, none of them the last of its choice."""
-        texts = islice(run.texts, count)
-        after = run.close + self._rest
-        if self._request.continuous_usage:
-            for number, text in enumerate(texts, produced + 1):
-                usage = self._usage_so_far(prompt, number)
-                yield self._frame(before + text + after + usage + _EVENT_END)
-            return
-        after += _EVENT_END
+    def _plain(self, run: _Run, before: bytes, after: bytes) -> Iterator[bytes]:
+        """The frames of a run, without end; no bytecode runs between one and the next."""
+        if not self._chunked:
+            return (before + text + after for text in walk(run.texts, run.start))
         fixed = len(before) + len(after)
-        after += self._chunk_end
-        openings: dict[int, bytes] = {}
-        for text in texts:
-            length = len(text)
-            opening = openings.get(length)
-            if opening is None:
-                opening = openings[length] = self._size_line(fixed + length) + before
-            yield opening + text + after
+        if run.texts is ESCAPED_TOKENS:
+            halves = _halves_of_tokens(fixed, after)
+        else:
+            halves = _halves(run.texts, fixed, after)
+        return map(before.join, walk(halves, run.start))
 
     def _ending(self, plan: Plan) -> bytes:
         """What follows the last delta of a choice."""
@@ -144,7 +146,18 @@ class StreamFrames:
         ) % (prompt, prompt + produced, produced)
 
     def _frame(self, payload: bytes) -> bytes:
-        return self._size_line(len(payload)) + payload + self._chunk_end
+        return b"%x\r\n%b\r\n" % (len(payload), payload) if self._chunked else payload
 
-    def _size_line(self, length: int) -> bytes:
-        return b"%x\r\n" % length if self._chunked else b""
+
+Half = tuple[bytes, bytes]
+"""What comes before and after the part of a chunk that a stream's events have in common."""
+
+
+def _halves(texts: Iterable[bytes], fixed: int, after: bytes) -> list[Half]:
+    """Chunks of `fixed` bytes beside the text: their size lines, and their ends from the text on."""
+    return [(b"%x\r\n" % (fixed + len(text)), text + after + b"\r\n") for text in texts]
+
+
+@lru_cache(maxsize=32)
+def _halves_of_tokens(fixed: int, after: bytes) -> list[Half]:
+    return _halves(ESCAPED_TOKENS, fixed, after)

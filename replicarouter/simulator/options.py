@@ -13,6 +13,7 @@ class EngineOptions:
     holds half a million tokens, what is left of an H200 beside a 27B FP8 model, roughly. `speed`
     divides every duration of the profile; 0 leaves them out. `phase`, a share of one lone decode
     step, delays the first step after idleness, so that engines of one process do not step in unison.
+    `keep_alive` is in seconds: connections idle for that long are closed, uvicorn's default being 5.
     """
 
     host: str = "127.0.0.1"
@@ -25,6 +26,7 @@ class EngineOptions:
     speed: float = 1.0
     max_model_len: int = 32768
     phase: float = 0.0
+    keep_alive: float = 5.0
 
     def __post_init__(self) -> None:
         _require("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
@@ -36,6 +38,7 @@ class EngineOptions:
         _require("speed", self.speed, 0 <= self.speed < float("inf"), "0 or more")
         _require("max_model_len", self.max_model_len, self.max_model_len >= 2, "2 or more")
         _require("phase", self.phase, 0 <= self.phase < 1, "0 up to 1")
+        _require("keep_alive", self.keep_alive, self.keep_alive > 0, "more than 0")
 
     @property
     def context(self) -> int:

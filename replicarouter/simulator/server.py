@@ -18,9 +18,6 @@ from replicarouter.simulator.wire import (
     stream_head,
 )
 
-KEEP_ALIVE = 5.0
-"""Seconds after which an idle connection is closed: the default of uvicorn, vLLM's server."""
-
 _MAX_PIPELINED_BYTES = 1 << 16
 
 
@@ -177,10 +174,11 @@ class Connection(asyncio.Protocol):
 
 
 class IdleConnections:
-    """Closes connections that have been idle for `KEEP_ALIVE`, with one timer for all of them."""
+    """Closes connections that have been idle for `limit` seconds, with one timer for all of them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
         self._loop = loop
+        self._limit = limit
         self._since: OrderedDict[Connection, float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -189,7 +187,7 @@ class IdleConnections:
         now = self._loop.time()
         self._since[connection] = now
         if self._timer is None:
-            self._timer = self._loop.call_at(now + KEEP_ALIVE, self._sweep)
+            self._timer = self._loop.call_at(now + self._limit, self._sweep)
 
     def discard(self, connection: Connection) -> None:
         """It is idle no longer."""
@@ -203,11 +201,11 @@ class IdleConnections:
 
     def _sweep(self) -> None:
         self._timer = None
-        oldest = self._loop.time() - KEEP_ALIVE
+        oldest = self._loop.time() - self._limit
         while self._since:
             connection, since = next(iter(self._since.items()))
             if since > oldest:
-                self._timer = self._loop.call_at(since + KEEP_ALIVE, self._sweep)
+                self._timer = self._loop.call_at(since + self._limit, self._sweep)
                 return
             del self._since[connection]
             connection.close()

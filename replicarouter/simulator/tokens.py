@@ -3,9 +3,9 @@ on a seed alone, so that the same request gets the same words from every engine,
 
 import random
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, repeat
-from typing import AnyStr
+from typing import TypeVar
 
 import orjson
 
@@ -36,7 +36,12 @@ def _make_ring() -> list[str]:
 
 
 _RING = _make_ring()
-_ESCAPED_RING = [orjson.dumps(text)[1:-1] for text in _RING]
+
+ESCAPED_TOKENS = tuple(orjson.dumps(text)[1:-1] for text in _RING)
+"""The tokens of every text, as they stand inside a JSON string. The text of a seed begins at the
+seed's place, modulo their number, and goes round and round."""
+
+Item = TypeVar("Item")
 
 
 def seed_of(prompt: bytes, seed: int) -> int:
@@ -58,14 +63,10 @@ def token_ids(text: str) -> list[int]:
 
 def text_of(seed: int, start: int, count: int) -> str:
     """Tokens `start` to `start + count` of the text of `seed`."""
-    return "".join(_walk(_RING, seed + start, count))
+    return "".join(islice(walk(_RING, seed + start), count))
 
 
-def escaped_tokens(seed: int, start: int, count: int) -> Iterator[bytes]:
-    """The same tokens one by one, as they stand inside a JSON string."""
-    return _walk(_ESCAPED_RING, seed + start, count)
-
-
-def _walk(ring: list[AnyStr], start: int, count: int) -> Iterator[AnyStr]:
-    first = islice(ring, start % _RING_SIZE, None)
-    return islice(chain(first, chain.from_iterable(repeat(ring))), count)
+def walk(ring: Sequence[Item], start: int) -> Iterator[Item]:
+    """The items from place `start`, modulo their number, round and round without end."""
+    first = islice(ring, start % len(ring), None)
+    return chain.from_iterable(chain((first,), repeat(ring)))

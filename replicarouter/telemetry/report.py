@@ -68,7 +68,7 @@ def replica_report(replica: Replica, sources: Sources, now: float) -> dict[str, 
 def request_report(exchange: Exchange, now: float) -> dict[str, Any]:
     """One request in flight."""
     return {
-        "id": exchange.client_id,
+        "id": exchange.client_id.encode("utf-8", "replace").decode(),
         "upstream_id": exchange.upstream_id,
         "endpoint": exchange.endpoint,
         "model": exchange.model,

@@ -5,12 +5,15 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tests.fakes.message import Body, Head, read_body, read_head
 from tests.fakes.wire import DEADLINE, Ending, Wire
 
 HOST = "127.0.0.1"
+
+ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+"""Of an error object; the other statuses go by their hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,19 @@ class Answer:
     def json(self) -> Any:
         return json.loads(self.body.entity)
 
-    @property
-    def error(self) -> dict[str, Any]:
-        """The inner object of an OpenAI error body; fails when it is not one."""
-        assert self.head.get("content-type") in {
-            "application/json",
-            "application/json; charset=utf-8",
-        }, self.head.raw
-        error = self.json()["error"]
+    def refused(self, status: int, code: str) -> dict[str, Any]:
+        """Assert that this is the router's own error in OpenAI's shape; the error object."""
+        assert self.status == status, (self.head.raw, self.body.raw[:500])
+        assert (self.head.get("content-type") or "").startswith("application/json"), self.head.raw
+        assert self.head.get("x-request-id"), self.head.raw
+        assert self.head.start.startswith("HTTP/1.1 "), self.head.start
+        assert self.ended == "clean"
+        (error,) = self.json().values()
         assert set(error) == {"message", "type", "param", "code"}, error
+        assert error["code"] == code, error
+        assert error["type"] == ERROR_TYPES.get(
+            status, "server_error" if status >= 500 else "invalid_request_error"
+        )
         assert isinstance(error["message"], str), error
         assert error["message"], error
         return dict(error)
@@ -102,6 +109,12 @@ class Client:
             self.wire.close()
         else:
             self.wire.reset()
+
+
+class Connect(Protocol):
+    """Connect to a port of loopback, see `Client.connect`."""
+
+    async def __call__(self, port: int, *, receive_buffer: int | None = None) -> Client: ...
 
 
 def request(

@@ -1,15 +1,12 @@
 """The fakes must behave the same on both event loops that tests use."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest_asyncio
 import uvloop
 
-from tests.fakes.client import Client
-
-Connect = Callable[..., Coroutine[Any, Any, Client]]
+from tests.fakes.client import Client, Connect
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

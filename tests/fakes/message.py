@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.fakes.wire import DEADLINE, PeerGoneError, Wire
+from tests.fakes.wire import DEADLINE, PeerGone, Wire
 
 LAST_CHUNK = b"0\r\n\r\n"
 
@@ -87,7 +87,7 @@ async def read_body(wire: Wire, head: Head, *, response: bool, deadline: float =
 async def _read_length(wire: Wire, length: int, deadline: float) -> Body:
     try:
         data = await wire.read_exactly(length, deadline)
-    except PeerGoneError as gone:
+    except PeerGone as gone:
         return Body("length", gone.got, gone.got, ended="dirty")
     return Body("length", data, data)
 
@@ -112,7 +112,7 @@ async def _read_chunked(wire: Wire, deadline: float) -> Body:
             raw.append(line)
             body.trailers += line
         raw.append(line)
-    except PeerGoneError as gone:
+    except PeerGone as gone:
         body.ended = "dirty"
         raw.append(gone.got)
     body.raw = b"".join(raw)

@@ -11,15 +11,12 @@ from typing import Any, Literal, Self
 from replicarouter.tasks import TaskSet
 from tests.fakes.client import HOST
 from tests.fakes.message import LAST_CHUNK, Head, chunk, read_body, read_head
-from tests.fakes.wire import DEADLINE, Ending, PeerGoneError, Wire, eventually
+from tests.fakes.wire import DEADLINE, Ending, PeerGone, Wire, eventually
 
 FOR_EVER = 3600.0
 
 SSE_HEAD = (
-    b"HTTP/1.1 200 OK\r\n"
-    b"Content-Type: text/event-stream; charset=utf-8\r\n"
-    b"Transfer-Encoding: chunked\r\n"
-    b"\r\n"
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 
 
@@ -31,10 +28,7 @@ def event(data: str) -> bytes:
 def sized(body: bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
     """A length-delimited JSON response; `headers` are whole lines, each with its line end."""
     head = (
-        f"HTTP/1.1 {status}\r\n"
-        f"Content-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n"
-        f"{headers}\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
     return head.encode("latin-1") + body
 
@@ -179,10 +173,19 @@ def _bound(port: int) -> socket.socket:
 class FakeReplica:
     """A scripted replica on a free port of loopback.
 
-    `requests` are those that the script saw (`probed` the others), in order of arrival.
+    `requests` are those that the script saw (`probed` the others), in order of arrival. `settings` are
+    those of this replica in the router's file.
     """
 
-    def __init__(self, script: Script | None = None, *, read_bodies: bool = True) -> None:
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        host: str = HOST,
+        base_path: str = "",
+        read_bodies: bool = True,
+        **settings: Any,
+    ) -> None:
         self.script: Script = script or reply(OK)
         self.read_bodies = read_bodies
         self.probes = Probes()
@@ -196,8 +199,9 @@ class FakeReplica:
         self._crowd: list[socket.socket] = []
         self._reserved = _bound(0)
         self.port: int = self._reserved.getsockname()[1]
-        self.name = f"{HOST}:{self.port}"
-        self.url = f"http://{self.name}"
+        self.name = settings.get("name", f"{host}:{self.port}")
+        self.base_path = base_path
+        self.settings = {"url": f"http://{host}:{self.port}{base_path}", **settings}
 
     # Being there or not
 
@@ -300,14 +304,14 @@ class FakeReplica:
         try:
             while not connection.wire.closed:
                 await self._serve_one(connection)
-        except (PeerGoneError, OSError):
+        except (PeerGone, OSError):
             connection.wire.close()
 
     async def _serve_one(self, connection: Connection) -> None:
         wire = connection.wire
         head = await read_head(wire, FOR_EVER)
         received = Received(head, connection, time.monotonic())
-        path = received.target.partition("?")[0]
+        path = received.target.partition("?")[0].removeprefix(self.base_path)
         if received.method == "GET" and path in {"/health", "/v1/models", "/metrics"}:
             self.probed.append(received)
             await self.probes.answering.wait()
@@ -319,6 +323,6 @@ class FakeReplica:
             body = await read_body(wire, head, response=False, deadline=FOR_EVER)
             received.body, received.raw_body = body.entity, body.raw
             if body.ended == "dirty":
-                raise PeerGoneError("the end of the body", body.raw, wire.ending)
+                raise PeerGone("the end of the body", body.raw, wire.ending)
             received.complete = True
         await self.script(received, connection)

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes.client import chat, chat_body, request
-from tests.fakes.conftest import Connect
+from tests.fakes.client import Connect, chat, chat_body, request
 from tests.fakes.message import LAST_CHUNK, chunk
 from tests.fakes.replica import (
     SHORT_STREAM,
@@ -19,7 +18,7 @@ from tests.fakes.replica import (
     silence,
     sized,
 )
-from tests.fakes.wire import Ending, PeerGoneError, eventually
+from tests.fakes.wire import Ending, PeerGone, eventually
 
 ENDINGS: tuple[Ending, ...] = ("fin", "rst")
 
@@ -97,6 +96,7 @@ async def test_cut_upload_is_never_complete(connect: Connect) -> None:
     async with FakeReplica() as replica:
         client = await connect(replica.port)
         await client.send(chat()[:-1])
+        client.leave()
         await eventually(lambda: replica.requests and replica.requests[0].gone, "the cut is seen")
         assert replica.complete == []
 
@@ -147,7 +147,7 @@ async def test_small_buffers_block_the_sender_until_the_reader_reads(connect: Co
     body = bytes(8_000_000)
 
     async with FakeReplica(reply(sized(body))) as replica:
-        client = await connect(replica.port, receive_buffer=8192)
+        client = await connect(replica.port, receive_buffer=65536)
         await client.send(chat())
         head = await client.head()
         client.wire.pause()
@@ -176,13 +176,14 @@ async def test_missing_bytes_are_named_in_the_failure(connect: Connect) -> None:
         await client.send(chat())
         with pytest.raises(AssertionError, match="200 OK"):
             await client.head(deadline=0.1)
+        client.leave()
         await replica.requests[0].aborted()
 
 
 async def test_end_before_the_answer_is_told_from_silence(connect: Connect) -> None:
     async with FakeReplica(reply(b"HTTP/1.1 200", then="fin")) as replica:
         client = await connect(replica.port)
-        with pytest.raises(PeerGoneError) as gone:
+        with pytest.raises(PeerGone) as gone:
             await client.ask(chat())
     assert gone.value.got == b"HTTP/1.1 200"
 

@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast, overload
 
 DEADLINE = 5.0
 """Seconds that anything here waits before it fails with a message."""
@@ -16,27 +16,26 @@ Found = TypeVar("Found")
 LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
 
 
-class PeerGoneError(Exception):
+class PeerGone(Exception):
     """The peer ended the connection before what was asked for had arrived; `got` is what did."""
 
     def __init__(self, what: str, got: bytes, ending: Ending | None) -> None:
-        super().__init__(
-            f"peer sent {ending or 'nothing'} before {what}; last bytes {got[-200:]!r}"
-        )
+        super().__init__(f"peer sent {ending or 'nothing'} before {what}; last bytes {got[-200:]!r}")
         self.got = got
 
 
+@overload
 async def eventually(
-    condition: Callable[[], Found | Awaitable[Found]],
-    what: str,
-    *,
-    deadline: float = DEADLINE,
-) -> Found:
+    condition: Callable[[], Awaitable[Found]], what: str, *, deadline: float = DEADLINE
+) -> Found: ...
+@overload
+async def eventually(condition: Callable[[], Found], what: str, *, deadline: float = DEADLINE) -> Found: ...
+async def eventually(condition: Callable[[], Any], what: str, *, deadline: float = DEADLINE) -> Any:
     """Ask `condition` until it is true; its value. Fails naming `what` and the last answer."""
     end = time.monotonic() + deadline
     while True:
         answer = condition()
-        value: Found = await answer if isinstance(answer, Awaitable) else answer
+        value = await answer if isinstance(answer, Awaitable) else answer
         if value:
             return value
         if time.monotonic() > end:
@@ -63,8 +62,7 @@ class Wire(asyncio.Protocol):
     # The transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
         if self._connected is not None:
             self._connected(self)
 
@@ -98,9 +96,7 @@ class Wire(asyncio.Protocol):
 
     # Waiting and reading
 
-    async def until(
-        self, condition: Callable[[], bool], what: str, deadline: float = DEADLINE
-    ) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
         """Wait until `condition` holds; it is looked at after each event of the connection."""
         try:
             async with asyncio.timeout(deadline):
@@ -122,13 +118,13 @@ class Wire(asyncio.Protocol):
         """The bytes up to and including `marker`."""
         await self.until(lambda: marker in self.unread or self.over, repr(marker), deadline)
         if marker not in self.unread:
-            raise PeerGoneError(repr(marker), self._take(len(self.unread)), self.ending)
+            raise PeerGone(repr(marker), self._take(len(self.unread)), self.ending)
         return self._take(self.unread.index(marker) + len(marker))
 
     async def read_exactly(self, count: int, deadline: float = DEADLINE) -> bytes:
         await self.until(lambda: len(self.unread) >= count or self.over, f"{count} bytes", deadline)
         if len(self.unread) < count:
-            raise PeerGoneError(f"{count} bytes", self._take(len(self.unread)), self.ending)
+            raise PeerGone(f"{count} bytes", self._take(len(self.unread)), self.ending)
         return self._take(count)
 
     async def read_to_end(self, deadline: float = DEADLINE) -> bytes:
@@ -140,7 +136,7 @@ class Wire(asyncio.Protocol):
         """Wait until `wanted` is among the unread bytes; reads nothing away."""
         await self.until(lambda: wanted in self.unread or self.over, repr(wanted[:200]), deadline)
         if wanted not in self.unread:
-            raise PeerGoneError(repr(wanted[:200]), bytes(self.unread), self.ending)
+            raise PeerGone(repr(wanted[:200]), bytes(self.unread), self.ending)
 
     async def gone(self, deadline: float = DEADLINE) -> Ending:
         """Wait for the peer to end the connection; how it did."""
@@ -158,7 +154,7 @@ class Wire(asyncio.Protocol):
     async def send(self, data: bytes, deadline: float = DEADLINE) -> None:
         """Write, and wait until the operating system has taken (nearly) all of it."""
         if self.closed or self.transport.is_closing():
-            raise PeerGoneError("a write", bytes(self.unread), self.ending)
+            raise PeerGone("a write", bytes(self.unread), self.ending)
         self.count_written += len(data)
         self.transport.write(data)
         await self.until(lambda: not self.write_blocked or self.closed, "room to write", deadline)
@@ -179,7 +175,9 @@ class Wire(asyncio.Protocol):
         self.transport.close()
 
     def reset(self) -> None:
-        """RST, at once."""
+        """RST, at once; nothing if the connection is over."""
+        if self.closed or self.transport.is_closing():
+            return
         self.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT_AT_ALL
         )

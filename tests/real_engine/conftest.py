@@ -1,0 +1,63 @@
+"""Two real vLLM replicas and a router in front of them, shared by all tests of this folder."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.real_engine.build_venv import VARIABLE, default_venv, is_built
+from tests.real_engine.rig import HOST, EngineFleet, RouterProcess, free_port, wait_until
+
+SETTLE = 10.0
+"""Seconds in which the engines finish what an earlier test left."""
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineFleet]:
+    """Two vLLM servers."""
+    place = default_venv()
+    if not is_built(place):
+        pytest.fail(
+            f"no vLLM in {place}, or not the one that the lock file asks for: build it with "
+            f"`python tests/real_engine/build_venv.py`, or point {VARIABLE} at one built so",
+            pytrace=False,
+        )
+    fleet = EngineFleet(place / "bin" / "python", tmp_path_factory.mktemp("engines"))
+    try:
+        fleet.start([free_port(), free_port()])
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture(scope="session")
+def router(fleet: EngineFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
+    """A router in front of both."""
+    router = RouterProcess(fleet.ports, tmp_path_factory.mktemp("router") / "router.log")
+    yield router
+    router.close()
+
+
+@pytest.fixture(autouse=True)
+def idle(fleet: EngineFleet, router: RouterProcess) -> None:
+    """Each test finds engines and router with nothing to do."""
+    wait_until(fleet.is_idle, "the engines are idle", deadline=SETTLE)
+    wait_until(lambda: router.ledger()["accepted"] == 0, "the router is idle", deadline=SETTLE)
+
+
+def _client(port: int) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://{HOST}:{port}/v1", api_key="unused", max_retries=0, timeout=30)
+
+
+@pytest.fixture
+def client(router: RouterProcess) -> Iterator[openai.OpenAI]:
+    """A client of the router."""
+    with _client(router.port) as client:
+        yield client
+
+
+@pytest.fixture
+def direct(fleet: EngineFleet) -> Iterator[openai.OpenAI]:
+    """A client of the first engine, past the router."""
+    with _client(fleet.ports[0]) as client:
+        yield client

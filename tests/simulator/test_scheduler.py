@@ -1,0 +1,270 @@
+"""The scheduler in virtual time: a step is begun, time passes, the step is finished."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from replicarouter.simulator.kv_blocks import KvBlocks
+from replicarouter.simulator.measures import Measures
+from replicarouter.simulator.profiles import Profile
+from replicarouter.simulator.scheduler import STEP_TOKEN_BUDGET, Scheduler, Sequence
+
+PROFILE = Profile("test", ((1, 0.010), (11, 0.020)), 0.0001)
+BLOCK = 16
+
+
+@dataclass(slots=True)
+class Told:
+    """Writes down when its sequence had a token and when it ended."""
+
+    tokens: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+
+    def token(self) -> None:
+        self.tokens.append(NOW[0])
+
+    def finished(self) -> None:
+        self.ended.append(NOW[0])
+
+
+NOW = [0.0]
+
+
+class Bench:
+    """A scheduler with a clock that only steps move."""
+
+    def __init__(self, *, max_num_seqs: int = 8, blocks: int = 1000) -> None:
+        NOW[0] = 0.0
+        self.measures = Measures()
+        self.blocks = KvBlocks(blocks, BLOCK)
+        self.scheduler = Scheduler(
+            PROFILE, max_num_seqs=max_num_seqs, blocks=self.blocks, measures=self.measures
+        )
+
+    def submit(self, prompt: int, limit: int, reason: str = "length") -> tuple[Sequence, Told]:
+        told = Told()
+        sequence = Sequence(prompt_tokens=prompt, limit=limit, listener=told, finish_reason=reason)
+        self.scheduler.submit(sequence, NOW[0])
+        return sequence, told
+
+    def step(self) -> float | None:
+        duration = self.scheduler.begin_step(NOW[0])
+        if duration is None:
+            return None
+        NOW[0] += duration
+        self.finish()
+        return duration
+
+    def finish(self) -> None:
+        advanced, finished = self.scheduler.finish_step(NOW[0])
+        for sequence in advanced:
+            sequence.listener.token()
+        for sequence in finished:
+            sequence.listener.finished()
+
+    def run(self, most: int = 10_000) -> int:
+        for steps in range(most):
+            if self.step() is None:
+                return steps
+        raise AssertionError(f"still busy after {most} steps")
+
+
+def test_first_token_comes_after_prefill_and_others_a_step_apart() -> None:
+    bench = Bench()
+    _, told = bench.submit(prompt=100, limit=3)
+    assert bench.run() == 3
+    assert told.tokens == pytest.approx([0.020, 0.030, 0.040])
+    assert told.ended == pytest.approx([0.040])
+
+
+def test_idle_scheduler_begins_no_step() -> None:
+    assert Bench().scheduler.begin_step(1.0) is None
+
+
+def test_steps_get_longer_with_the_batch() -> None:
+    bench = Bench()
+    for _ in range(6):
+        bench.submit(prompt=10, limit=5)
+    bench.step()
+    assert bench.step() == pytest.approx(0.015)
+
+
+def test_sequences_beyond_the_limit_wait_in_order() -> None:
+    bench = Bench(max_num_seqs=2)
+    told = [bench.submit(prompt=10, limit=2)[1] for _ in range(5)]
+    bench.step()
+    assert (bench.scheduler.running, bench.scheduler.waiting) == (2, 3)
+    assert [len(one.tokens) for one in told] == [1, 1, 0, 0, 0]
+    bench.run()
+    starts = [one.tokens[0] for one in told]
+    assert starts == sorted(starts)
+    assert starts[1] < starts[2] < starts[4]
+
+
+def test_newcomer_joins_the_next_step() -> None:
+    bench = Bench()
+    _, first = bench.submit(prompt=10, limit=5)
+    bench.step()
+    _, second = bench.submit(prompt=10, limit=5)
+    bench.step()
+    assert (len(first.tokens), len(second.tokens)) == (2, 1)
+    assert first.tokens[-1] == second.tokens[-1]
+
+
+def test_admission_waits_for_blocks() -> None:
+    bench = Bench(blocks=10)
+    bench.submit(prompt=8 * BLOCK, limit=2)
+    _, second = bench.submit(prompt=8 * BLOCK, limit=1)
+    _, small = bench.submit(prompt=1, limit=1)
+    bench.step()
+    assert (bench.scheduler.running, bench.scheduler.waiting) == (1, 2)
+    assert bench.blocks.usage == pytest.approx(0.8)
+    assert not small.tokens, "the queue is served in order"
+    bench.run()
+    assert second.ended
+    assert bench.blocks.usage == 0
+
+
+def test_sequence_takes_a_block_when_it_has_filled_its_own() -> None:
+    bench = Bench()
+    bench.submit(prompt=BLOCK, limit=BLOCK + 2)
+    used = []
+    while bench.step() is not None:
+        used.append(bench.blocks.total - bench.blocks.free)
+    # The block is taken when the step that needs it begins; the last token needs no room.
+    assert used == [1] + [2] * BLOCK + [0]
+
+
+def test_long_prompt_takes_several_steps_while_others_go_on() -> None:
+    bench = Bench(blocks=2000)
+    _, early = bench.submit(prompt=10, limit=50)
+    bench.step()
+    _, late = bench.submit(prompt=2 * STEP_TOKEN_BUDGET, limit=1)
+    durations = [bench.step() for _ in range(3)]
+    assert len(early.tokens) == 4
+    assert len(late.tokens) == 1, "its prefill needs a third step beside a decoding sequence"
+    assert durations[0] == pytest.approx(0.011 + (STEP_TOKEN_BUDGET - 1) * 0.0001)
+    assert durations[2] == pytest.approx(0.011 + 2 * 0.0001)
+
+
+def test_latest_sequence_is_preempted_when_blocks_run_out() -> None:
+    bench = Bench(blocks=4)
+    _, first = bench.submit(prompt=BLOCK, limit=2 * BLOCK)
+    _, second = bench.submit(prompt=BLOCK, limit=2 * BLOCK)
+    bench.run()
+    assert bench.measures.preemptions == 1
+    assert (len(first.tokens), len(second.tokens)) == (2 * BLOCK, 2 * BLOCK)
+    assert first.ended < second.ended
+    assert bench.measures.first_token.count == 2
+    assert bench.measures.token_gap.count == 2 * (2 * BLOCK - 1)
+    assert bench.blocks.usage == 0
+
+
+def test_preempted_sequence_goes_to_the_head_of_the_queue() -> None:
+    bench = Bench(blocks=4, max_num_seqs=2)
+    bench.submit(prompt=BLOCK, limit=2 * BLOCK)
+    _, second = bench.submit(prompt=BLOCK, limit=2 * BLOCK)
+    _, third = bench.submit(prompt=BLOCK // 2, limit=2)
+    while not bench.measures.preemptions:
+        bench.step()
+    before = len(second.tokens)
+    assert bench.scheduler.waiting == 2
+    bench.run()
+    assert second.tokens[before] <= third.tokens[0]
+
+
+def test_aborted_running_sequence_frees_its_place_and_blocks_at_once() -> None:
+    bench = Bench(max_num_seqs=1)
+    running, told = bench.submit(prompt=100, limit=50)
+    bench.submit(prompt=10, limit=1)
+    bench.step()
+    bench.scheduler.abort(running)
+    assert (bench.scheduler.running, bench.scheduler.waiting) == (0, 1)
+    assert bench.blocks.usage == 0
+    bench.run()
+    assert len(told.tokens) == 1
+    assert not told.ended
+    assert sum(bench.measures.finished.values()) == 1, "vLLM does not count aborted ones"
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_abort_within_a_step_takes_the_token_back(steps: int) -> None:
+    bench = Bench()
+    sequence, told = bench.submit(prompt=10, limit=50)
+    for _ in range(steps):
+        bench.step()
+    bench.scheduler.begin_step(NOW[0])
+    bench.scheduler.abort(sequence)
+    bench.finish()
+    assert len(told.tokens) == steps
+    assert bench.step() is None
+
+
+def test_aborted_waiting_sequence_leaves_the_queue() -> None:
+    bench = Bench(max_num_seqs=1)
+    bench.submit(prompt=10, limit=2)
+    waiting, told = bench.submit(prompt=10, limit=2)
+    bench.step()
+    bench.scheduler.abort(waiting)
+    assert bench.scheduler.waiting == 0
+    bench.run()
+    assert not told.tokens
+
+
+def test_aborting_what_has_ended_changes_nothing() -> None:
+    bench = Bench()
+    sequence, _ = bench.submit(prompt=10, limit=1)
+    bench.run()
+    bench.scheduler.abort(sequence)
+    assert bench.blocks.usage == 0
+    assert bench.measures.finished["length"] == 1
+
+
+def test_sequence_larger_than_the_cache_is_refused() -> None:
+    with pytest.raises(ValueError, match="KV cache"):
+        Bench(blocks=4).submit(prompt=3 * BLOCK, limit=BLOCK + 1)
+
+
+def test_measures_tell_what_happened() -> None:
+    bench = Bench(max_num_seqs=1)
+    bench.submit(prompt=100, limit=3, reason="stop")
+    bench.submit(prompt=50, limit=2)
+    bench.run()
+    measures = bench.measures
+    assert (measures.prompt_tokens, measures.cached_tokens) == (150, 0)
+    assert (measures.prefix_queries, measures.prefix_hits) == (150, 0)
+    assert measures.generation_tokens == 5
+    assert (measures.finished["stop"], measures.finished["length"]) == (1, 1)
+    assert measures.step_tokens.count == 5
+    assert measures.step_tokens.total == 155
+    assert measures.first_token.total == pytest.approx(0.020 + 0.040 + 0.015)
+    assert measures.token_gap.total == pytest.approx(3 * 0.010)
+    assert measures.queue.total == pytest.approx(0.040)
+    assert measures.request.total == pytest.approx(0.040 + 0.065)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blocks_and_tokens_add_up_whatever_comes_and_goes(seed: int) -> None:
+    chance = random.Random(seed)
+    bench = Bench(max_num_seqs=6, blocks=40)
+    living: dict[Sequence, Told] = {}
+    for _ in range(400):
+        if chance.random() < 0.3:
+            prompt, limit = chance.randint(1, 300), chance.randint(1, 300)
+            sequence, told = bench.submit(prompt, limit)
+            living[sequence] = told
+        if living and chance.random() < 0.05:
+            gone = chance.choice(list(living))
+            bench.scheduler.abort(gone)
+            del living[gone]
+        bench.step()
+        held = sum(sequence.blocks for sequence in living)
+        assert held + bench.blocks.free == bench.blocks.total
+        assert bench.scheduler.running <= 6
+    bench.run(100_000)
+    assert bench.blocks.free == bench.blocks.total
+    for sequence, told in living.items():
+        assert len(told.tokens) == sequence.limit == sequence.produced
+        assert len(told.ended) == 1
+    assert bench.measures.preemptions > 0
