@@ -42,6 +42,7 @@ class Measurement:
     scenario: str
     repetition: int
     unit: str
+    attempts: int = 1
     units: int = 0
     seconds: float = 0.0
     user: float = 0.0

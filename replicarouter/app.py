@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 DRAIN_POLL = 0.02
-LINGER = 5.0
+LINGER = 2.0
 """Seconds an unread request body is read on after an early answer, so that the answer arrives."""
 
 READ_BUFFER = 262144

@@ -138,7 +138,7 @@ class Admission:
         if isinstance(choice, Wait):
             return None
         exchange.leased_at = now
-        exchange.replica = choice.settings.name
+        exchange.replica = choice.name
         lease = Lease(self._ledger, choice, exchange)
         policy.sent(request, choice)
         return lease

@@ -28,7 +28,11 @@ HOST = "127.0.0.1"
 MODEL = "sim"
 LOOK_INTERVAL = 1.0
 SCRAPE_INTERVAL = LOOK_INTERVAL / 2
+"""So that the engines' counts are hardly older than the router's own."""
+
 AGREEMENT_TRIES = 10
+"""Last looks at most, until the users and the router count alike."""
+
 MISSED_LOOKS = 3
 """Looks in a row that the router may leave unanswered."""
 

@@ -32,7 +32,6 @@ class Ledger:
         self.receiving = 0
         self.queued: dict[str, int] = {}
         self.in_flight: dict[str, Exchange] = {}
-        self.received = Counter()  # endpoint
         self.finished = Counter()  # endpoint, model, replica, outcome
         self.attempts = Counter()  # replica, result
         self.retries = Counter()  # reason
@@ -40,6 +39,15 @@ class Ledger:
         self.connections: list[Connections] = []
         self.waiting_for_slot = 0
         self._held: dict[Exchange, float] = {}
+
+    def received(self) -> dict[str, int]:
+        """Requests whose head was read, by endpoint: those in flight and those that have ended."""
+        counts: dict[str, int] = {}
+        for exchange in self.in_flight.values():
+            counts[exchange.endpoint] = counts.get(exchange.endpoint, 0) + 1
+        for labels, ended in self.finished:
+            counts[labels[0]] = counts.get(labels[0], 0) + ended
+        return counts
 
     def add_row(self) -> int:
         """Make room for one more replica; returns the index of its first cell."""

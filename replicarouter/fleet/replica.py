@@ -36,12 +36,18 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One serving address. `cells[row:]` are its counts; only a lease writes them."""
+    """One serving address. `cells[row:]` are its counts; only a lease writes them.
+
+    `most` outstanding requests it may have (0: no limit); `name` is its name in metrics and receipts;
+    `weight` its share of requests, relative to the others of its pool.
+    """
 
     settings: ReplicaSettings
     row: int
     cells: "array[int]"
     most: int = 0
+    name: str = ""
+    weight: float = 1.0
     state: State = State.LOADING
     why: str = "not probed yet"
     cards: tuple[dict[str, Any], ...] | None = None
@@ -58,17 +64,8 @@ class Replica:
         """Make a replica with a row of its own in the ledger; `most` outstanding, 0 for no limit,
         unless its own settings say otherwise."""
         own = settings.max_outstanding
-        return cls(settings, ledger.add_row(), ledger.cells, most if own is None else own)
-
-    @property
-    def name(self) -> str:
-        """The name in metrics, logs and receipts."""
-        return self.settings.name
-
-    @property
-    def weight(self) -> float:
-        """Its share of requests, relative to the other replicas of its pool."""
-        return self.settings.weight
+        most = most if own is None else own
+        return cls(settings, ledger.add_row(), ledger.cells, most, settings.name, settings.weight)
 
     @property
     def outstanding(self) -> int:

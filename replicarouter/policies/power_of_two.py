@@ -19,6 +19,6 @@ class PowerOfTwo(Forgetful):
         if second >= first:
             second += 1
         one, other = candidates[first], candidates[second]
-        load = (one.load(view.now) + 1) / one.settings.weight
-        other_load = (other.load(view.now) + 1) / other.settings.weight
+        load = (one.load(view.now) + 1) / one.weight
+        other_load = (other.load(view.now) + 1) / other.weight
         return other if other_load < load else one

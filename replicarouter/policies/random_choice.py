@@ -11,5 +11,5 @@ class RandomChoice(Forgetful):
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
         """Draw one candidate, by weight."""
         candidates = view.candidates
-        weights = [replica.settings.weight for replica in candidates]
+        weights = [replica.weight for replica in candidates]
         return view.random.choices(candidates, weights)[0]

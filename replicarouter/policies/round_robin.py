@@ -19,7 +19,7 @@ class RoundRobin:
         best = view.candidates[0]
         most = float("-inf")
         for replica in view.candidates:
-            weight = replica.settings.weight
+            weight = replica.weight
             total += weight
             amount = earned[replica] = earned.get(replica, 0.0) + weight
             if amount > most:

@@ -17,6 +17,9 @@ _NUMBER = re.compile(
     rb'"(prompt_tokens|input_tokens|completion_tokens|output_tokens|cached_tokens|cache_read_input_tokens)"'
     rb":\s*([0-9]{1,12})"
 )
+LONGEST_USAGE = 1024
+"""Bytes of a usage record that are looked at; vLLM's with all details takes about 300."""
+
 _KIND = {
     b"prompt_tokens": "prompt",
     b"input_tokens": "prompt",
@@ -53,7 +56,7 @@ def find_usage(tail: bytes) -> Usage | None:
     if start < 0 or tail[start + 8 : start + 10].lstrip()[:1] != b"{":
         return None
     found: dict[str, int] = {}
-    for key, number in _NUMBER.findall(tail[start:]):
+    for key, number in _NUMBER.findall(tail, start, start + LONGEST_USAGE):
         found.setdefault(_KIND[key], int(number))
     return Usage(found.get("prompt", 0), found.get("completion", 0), found.get("cached", 0))
 

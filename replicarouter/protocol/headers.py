@@ -73,13 +73,9 @@ def response_head(head: ResponseHead, receipts: bytes, *, modern: bool, close: b
         framing = b"Content-Length: %d\r\n" % head.length
     else:
         framing = b"Transfer-Encoding: chunked\r\n" if head.chunked and modern else b""
-    return b"%b%b%b%b%b\r\n" % (
-        head.status_line,
-        b"".join(head.fields),
-        receipts,
-        framing,
-        b"Connection: close\r\n" if close else b"",
-    )
+    if close:
+        framing += b"Connection: close\r\n"
+    return b"%b%b\r\n%b%b\r\n" % (head.status_line, head.fields, receipts, framing)
 
 
 def local_head(status: int, length: int, headers: Iterable[tuple[str, str]], *, close: bool) -> bytes:

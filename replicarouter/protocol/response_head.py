@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from replicarouter.errors import BadReplicaResponse
 from replicarouter.protocol.framing import Chunked, Framing, Length, NoBody, UntilClose
@@ -9,41 +10,32 @@ from replicarouter.protocol.framing import Chunked, Framing, Length, NoBody, Unt
 MAX_HEAD = 65536
 """Most bytes of a response head."""
 
+REMEMBERED_HEADS = 256
+
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*)*")
-
-_SPECIAL = frozenset(
-    (b"content-length", b"transfer-encoding", b"connection", b"content-type", b"content-encoding")
+_DECIDING = re.compile(
+    rb"\r\n(content-length|transfer-encoding|connection|content-type|content-encoding):([^\r\n]*)",
+    re.IGNORECASE,
 )
-_HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        # ours to write
-        b"content-length",
-        b"x-request-id",
-        b"x-replicarouter-replica",
-        b"x-replicarouter-affinity",
-    )
+_STOPPING = re.compile(
+    rb"\r\n(?:connection|keep-alive|proxy-authenticate|proxy-connection|te|trailer|transfer-encoding"
+    # these are ours to write
+    rb"|upgrade|content-length|x-request-id|x-replicarouter-replica|x-replicarouter-affinity):[^\r\n]*",
+    re.IGNORECASE,
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """A parsed head. `fields` are the lines that cross the hop, byte for byte, each ending in CRLF.
+    """A parsed head. `fields` are the lines that cross the hop, byte for byte, each behind a CRLF.
 
     `length` is the declared body length, None when the body is chunked or ends with the connection.
     """
 
     status: int
     status_line: bytes
-    fields: list[bytes]
+    fields: bytes
     chunked: bool
     length: int | None
     keep_alive: bool
@@ -69,23 +61,24 @@ class ResponseHead:
         return self.status < 200
 
 
+@lru_cache(maxsize=REMEMBERED_HEADS)
 def parse_head(block: bytes) -> ResponseHead:
-    """Parse a head without its final empty line; raises `BadReplicaResponse` naming what is wrong."""
+    """Parse a head without its final empty line; raises `BadReplicaResponse` naming what is wrong.
+
+    Remembers the last heads: those of an engine's streams differ in their date alone.
+    """
     end = block.find(b"\r\n")
-    status_line = block if end < 0 else block[:end]
-    matched = _STATUS_LINE.fullmatch(status_line)
+    if end < 0:
+        end = len(block)
+    matched = _STATUS_LINE.fullmatch(block, 0, end)
     if matched is None:
         raise BadReplicaResponse("The replica's answer has a malformed status line.")
-    if end >= 0 and _FIELDS.fullmatch(block, end) is None:
+    if _FIELDS.fullmatch(block, end) is None:
         raise BadReplicaResponse("The replica's answer has a malformed header field.")
-    fields: list[bytes] = []
     special: dict[bytes, bytes] = {}
-    for line in block.split(b"\r\n")[1:]:
-        name = line[: line.index(b":")].lower()
-        if name in _SPECIAL:
-            _note(special, name, line[len(name) + 1 :].strip())
-        if name not in _HOP_BY_HOP:
-            fields.append(line + b"\r\n")
+    for name, value in _DECIDING.findall(block, end):
+        _note(special, name.lower(), value.strip())
+    fields = _STOPPING.sub(b"", block[end:])
     connection = special.get(b"connection", b"").lower()
     if connection and connection not in (b"keep-alive", b"close"):
         fields = _without_nominated(fields, connection)
@@ -93,7 +86,7 @@ def parse_head(block: bytes) -> ResponseHead:
     chunked = _chunked(special, modern=modern)
     return ResponseHead(
         status=int(matched[2]),
-        status_line=b"HTTP/1.1 " + status_line[9:] + b"\r\n",
+        status_line=b"HTTP/1.1 " + block[9:end],
         fields=fields,
         chunked=chunked,
         length=_length(special, chunked=chunked),
@@ -133,7 +126,8 @@ def _length(special: dict[bytes, bytes], *, chunked: bool) -> int | None:
     return int(value)
 
 
-def _without_nominated(fields: list[bytes], connection: bytes) -> list[bytes]:
+def _without_nominated(fields: bytes, connection: bytes) -> bytes:
     """Drop the fields that `Connection` names as belonging to this hop."""
     nominated = {name.strip() for name in connection.split(b",")}
-    return [line for line in fields if line[: line.index(b":")].lower() not in nominated]
+    lines = fields.split(b"\r\n")[1:]
+    return b"".join(b"\r\n" + line for line in lines if line[: line.index(b":")].lower() not in nominated)

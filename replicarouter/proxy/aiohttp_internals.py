@@ -7,10 +7,10 @@ pyproject.toml says which releases were seen.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+from contextlib import suppress
+from typing import Any, Protocol
 
 from aiohttp import ClientTimeout, TCPConnector
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
@@ -32,7 +32,6 @@ __all__ = (
     "InboundRequest",
     "Receiver",
     "ReplicaConnection",
-    "Sent",
 )
 
 
@@ -94,49 +93,23 @@ class Connector(TCPConnector):
 
 
 class InboundRequest:
-    """A client's request: its head as parsed, its body as a stream. Stands in for aiohttp's own
-    request object, whose making costs as much as routing a request."""
+    """A client's request: its head as parsed, its body as a stream."""
 
-    __slots__ = ("_task", "client", "content", "message")
+    __slots__ = ("client", "content", "message")
 
-    def __init__(
-        self,
-        message: RawRequestMessage,
-        content: StreamReader,
-        client: "ClientConnection",
-        _writer: AbstractStreamWriter,
-        task: "asyncio.Task[None]",
-    ) -> None:
+    def __init__(self, message: RawRequestMessage, content: StreamReader, client: "ClientConnection") -> None:
         self.message = message
         self.content = content
         self.client = client
-        self._task = task
 
     @property
     def modern(self) -> bool:
         """Whether the client speaks HTTP/1.1."""
         return self.message.version >= (1, 1)
 
-    def _finish(self) -> None:
-        """The server calls this when the handler has returned."""
 
-    def _cancel(self, exc: BaseException) -> None:
-        """The server calls this when the client is gone; the handler's task is cancelled besides."""
-
-
-class Sent:
-    """Tells the server that an answer is already on its way, and whether its connection lives on."""
-
-    __slots__ = ("keep_alive",)
-
-    def __init__(self, *, keep_alive: bool) -> None:
-        self.keep_alive = keep_alive
-
-    async def prepare(self, request: BaseRequest) -> None:
-        """The head has been written."""
-
-    async def write_eof(self) -> None:
-        """The body has been written."""
+Handler = Callable[[InboundRequest], Awaitable[bool]]
+"""Answers a request; whether the connection may serve another one."""
 
 
 class FrontServer(Server):
@@ -144,19 +117,16 @@ class FrontServer(Server):
 
     def __init__(
         self,
-        handler: Callable[[InboundRequest], Awaitable[Sent]],
+        handler: Handler,
         refuse: Callable[["ClientConnection", RouterError], None],
         *,
         head_timeout: float,
         write_timeout: float,
         options: dict[str, Any],
     ) -> None:
-        super().__init__(
-            cast(Callable[[BaseRequest], Awaitable[StreamResponse]], handler),
-            request_factory=cast(Any, InboundRequest),
-            handler_cancellation=True,
-        )
+        super().__init__(_unused, handler_cancellation=True)
         self._options = options
+        self.handle = handler
         self.refuse = refuse
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
@@ -166,8 +136,13 @@ class FrontServer(Server):
         return ClientConnection(self, self._loop, self._options)
 
 
+async def _unused(request: BaseRequest) -> StreamResponse:
+    """aiohttp's own request loop, which would call this, is replaced below."""
+    raise NotImplementedError(request)
+
+
 class ClientConnection(RequestHandler):
-    """A client's connection: aiohttp's parser and request loop, with events instead of awaits."""
+    """A client's connection: aiohttp's parser, with a leaner request loop and events instead of awaits."""
 
     __slots__ = ("_front", "_head_begun", "_head_timer", "_unwritten", "_write_timer", "on_writable")
 
@@ -180,6 +155,83 @@ class ClientConnection(RequestHandler):
         self._write_timer: asyncio.TimerHandle | None = None
         self._unwritten = 0
         self.on_writable: Callable[[], None] | None = None
+
+    async def start(self) -> None:
+        """Serve one request after the other, in this connection's only task.
+
+        aiohttp's own loop makes a task, a writer and a request object for each; here the handler
+        writes to the transport itself.
+        """
+        try:
+            while not self._force_close:
+                message, payload = await self._next_message()
+                keep_alive = await self._answer(message, payload)
+                if not keep_alive or self._close or self._force_close:
+                    break
+                self._await_another()
+        finally:
+            # Cancelled when the client has left; an answer in the buffer is still written out.
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _next_message(self) -> tuple[Any, StreamReader]:
+        if not self._messages:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message, payload = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        return message, payload
+
+    async def _answer(self, message: Any, payload: StreamReader) -> bool:
+        """Have one request answered; True when the connection can go on with the next."""
+        if not isinstance(message, RawRequestMessage):
+            self._front.refuse(self, _parse_error(message.exc))
+            return False
+        self._request_in_progress = True
+        try:
+            keep_alive = await self._front.handle(InboundRequest(message, payload, self))
+        finally:
+            self._request_in_progress = False
+            if self._handler_waiter is not None and not self._handler_waiter.done():
+                self._handler_waiter.set_result(None)
+        if not payload.is_eof():
+            await self._drop_rest(payload)
+            return False
+        if self._upgraded:
+            return self._decline_upgrade() and keep_alive
+        return keep_alive
+
+    async def _drop_rest(self, payload: StreamReader) -> None:
+        """Read on a while after an early answer: closing on unread bytes could destroy the answer."""
+        with suppress(Exception):
+            async with asyncio.timeout(self._lingering_time):
+                while await payload.readany():
+                    pass
+
+    def _decline_upgrade(self) -> bool:
+        """Go on with HTTP behind a request to upgrade that was answered as any other."""
+        if self._messages or self._parser is None:
+            return True
+        self._parser.set_upgraded(False)
+        self._upgraded = False
+        tail, self._message_tail = self._message_tail, b""
+        if tail:
+            self.data_received(tail)
+        return True
+
+    def _await_another(self) -> None:
+        """Start the time that an idle connection has."""
+        deadline = self._loop.time() + self._keepalive_timeout
+        self._next_keepalive_close_time = deadline
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(deadline, self._process_keepalive)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time that a client has for its first head."""
@@ -227,17 +279,6 @@ class ClientConnection(RequestHandler):
         super().resume_writing()
         if self.on_writable is not None:
             self.on_writable()
-
-    def handle_error(
-        self,
-        request: BaseRequest,  # noqa: ARG002
-        status: int = 500,  # noqa: ARG002
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002
-    ) -> StreamResponse:
-        """Answer what the parser refused; the corridor itself never raises."""
-        self._front.refuse(self, _parse_error(exc))
-        return cast(StreamResponse, Sent(keep_alive=False))
 
     def _expect_head(self) -> None:
         limit = self._front.head_timeout

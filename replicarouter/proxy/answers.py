@@ -7,23 +7,19 @@ from replicarouter.errors import RouterError
 from replicarouter.protocol.answer import LocalAnswer
 from replicarouter.protocol.error_body import error_event
 from replicarouter.protocol.headers import local_head
-from replicarouter.proxy.aiohttp_internals import ClientConnection, Sent
+from replicarouter.proxy.aiohttp_internals import ClientConnection
 from replicarouter.proxy.relay import Relay
-
-KEPT = Sent(keep_alive=True)
-CLOSED = Sent(keep_alive=False)
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-def write_answer(client: ClientConnection, answer: LocalAnswer, *, close: bool, bare: bool) -> Sent:
+def write_answer(client: ClientConnection, answer: LocalAnswer, *, close: bool, bare: bool) -> None:
     """Write an answer; `bare` leaves the body out (HEAD)."""
     transport = client.transport
     if transport is not None and not transport.is_closing():
         headers = [("Content-Type", answer.content_type), *answer.headers]
         head = local_head(answer.status, len(answer.body), headers, close=close)
         transport.write(head if bare else head + answer.body)
-    return CLOSED if close else KEPT
 
 
 def end_broken(client: ClientConnection, relay: Relay, error: RouterError, *, messages_api: bool) -> None:

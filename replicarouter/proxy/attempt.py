@@ -128,7 +128,7 @@ class Attempt:
         observer = Observer(
             exchange,
             terms.clock,
-            terms.gaps.of((self._lease.replica.settings.name,)),
+            terms.gaps.of((self._lease.replica.name,)),
             stream=head.event_stream and not head.encoded,
         )
         try:

@@ -33,13 +33,8 @@ from replicarouter.protocol.headers import (
     usable_request_id,
 )
 from replicarouter.protocol.request import InferenceRequest, understand
-from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest, Sent
-from replicarouter.proxy.answers import (
-    CLOSED,
-    KEPT,
-    end_broken,
-    write_answer,
-)
+from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest
+from replicarouter.proxy.answers import end_broken, write_answer
 from replicarouter.proxy.attempt import Attempt, Terms
 from replicarouter.proxy.body import Body, arrived_body, receive_body
 from replicarouter.proxy.caller import Caller
@@ -100,8 +95,11 @@ class Corridor:
         self._serial = itertools.count(1)
         self.draining = False
 
-    async def handle(self, request: InboundRequest) -> Sent:
-        """Answer one request, however it ends; the exchange is observed exactly once."""
+    async def handle(self, request: InboundRequest) -> bool:
+        """Answer one request, however it ends; the exchange is observed exactly once.
+
+        True when the client's connection may serve another request.
+        """
         message = request.message
         path, _, query = message.path.partition("?")
         caller = Caller(request.client, request.modern, request.modern and not message.should_close)
@@ -116,12 +114,12 @@ class Corridor:
                 await self._within_total(request, caller, exchange, endpoint)
             else:
                 await self._serve(request, caller, exchange, endpoint)
-            return KEPT if caller.keep_alive else CLOSED
+            return caller.keep_alive
         except RouterError as error:
             return self._give_up(request, caller, exchange, error)
         except ClientLeft:
             exchange.outcome = CLIENT_GONE
-            return CLOSED
+            return False
         except asyncio.CancelledError:
             exchange.outcome = CLIENT_GONE
             raise
@@ -157,7 +155,6 @@ class Corridor:
         exchange.client_id = given_id or made
         exchange.upstream_id = upstream_id
         ledger.in_flight[upstream_id] = exchange
-        ledger.received.add((exchange.endpoint,))
         return exchange
 
     async def _within_total(
@@ -283,7 +280,7 @@ class Corridor:
 
     def _give_up(
         self, request: InboundRequest, caller: Caller, exchange: Exchange, error: RouterError
-    ) -> Sent:
+    ) -> bool:
         """Answer with an error; once an answer is on its way, end it so that nobody takes it for whole."""
         exchange.outcome = error.code
         if caller.relay is not None and caller.relay.committed:
@@ -293,11 +290,12 @@ class Corridor:
                 error,
                 messages_api=exchange.endpoint == MESSAGES_API,
             )
-            return CLOSED
+            return False
         exchange.status = error.status
         close = not caller.keep_alive or not request.content.is_eof()
         answer = error_answer(error, exchange.client_id)
-        return write_answer(caller.connection, answer, close=close, bare=request.message.method == "HEAD")
+        write_answer(caller.connection, answer, close=close, bare=request.message.method == "HEAD")
+        return not close
 
     def _settle(self, exchange: Exchange) -> None:
         ledger = self._rooms.ledger
@@ -318,10 +316,11 @@ def _verdict(exchange: Exchange) -> tuple[str, bool]:
     return OK, False
 
 
-def _answer_locally(request: InboundRequest, caller: Caller, answer: LocalAnswer) -> Sent:
+def _answer_locally(request: InboundRequest, caller: Caller, answer: LocalAnswer) -> bool:
     method = request.message.method
     if method not in ("GET", "HEAD"):
         error = MethodNotAllowed("Use GET on this path.", allow="GET, HEAD")
         answer = error_answer(error)
     close = not caller.keep_alive or not request.content.is_eof()
-    return write_answer(caller.connection, answer, close=close, bare=method == "HEAD")
+    write_answer(caller.connection, answer, close=close, bare=method == "HEAD")
+    return not close

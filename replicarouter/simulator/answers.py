@@ -109,7 +109,7 @@ class StreamedAnswer(Answer):
 
     def close_if_done(self) -> None:
         """Write the end of the stream once every token has been written."""
-        if self.open or self.paused or any(feed.owed for feed in self._feeds):
+        if self.open or self.paused:
             return
         for frame in self._frames.closing(self.usage()):
             self.write(frame)

@@ -30,7 +30,6 @@ class Sequence:
     """
 
     __slots__ = (
-        "active",
         "admitted",
         "arrived",
         "blocks",
@@ -59,7 +58,6 @@ class Sequence:
         self.finish_reason = finish_reason
         self.cached_tokens = 0
         self.produced = 0
-        self.active = False
         self.blocks = 0
         self.room = 0  # tokens that still fit into its blocks
         self.unfilled = 0  # tokens whose prefill has not been scheduled
@@ -99,14 +97,10 @@ class Scheduler:
         if self.blocks.needed(sequence.prompt_tokens + sequence.limit) > self.blocks.total:
             raise ValueError("the sequence is longer than the KV cache")
         sequence.arrived = now
-        sequence.active = True
         self._waiting[sequence] = None
 
     def abort(self, sequence: Sequence) -> None:
-        """Forget a sequence at once and free its blocks; one that has ended is left alone."""
-        if not sequence.active:
-            return
-        sequence.active = False
+        """Forget a sequence at once and free its blocks; for one that has ended nothing changes."""
         if sequence in self._waiting:
             del self._waiting[sequence]
         else:
@@ -114,12 +108,10 @@ class Scheduler:
 
     def begin_step(self, now: float) -> float | None:
         """Make up the next batch; its duration by the profile, or None when there is nothing to do."""
-        preempted = self._grow()
+        self._grow()
         budget = max(0, STEP_TOKEN_BUDGET - len(self._decoding))
         if self._prefilling or self._waiting:
-            left = self._prefill(budget)
-            if not preempted:
-                left = self._admit(left, now)
+            left = self._admit(self._prefill(budget), now)
             self._prefill_tokens = budget - left
         else:
             self._prefill_tokens = 0
@@ -156,18 +148,15 @@ class Scheduler:
             self.measures.step_tokens.observe(tokens)
         return advanced, finished
 
-    def _grow(self) -> bool:
-        """Give a block to each sequence that has filled its own; True if that preempted any."""
-        preempted = False
+    def _grow(self) -> None:
+        """Give a block to each sequence that has filled its own, if need be at the latest one's cost."""
         for sequence in self._growing:
-            while sequence.active and sequence.blocks and not self.blocks.take(1):
-                preempted = True
+            while sequence.blocks and not self.blocks.take(1):
                 self._preempt()
-            if sequence.active and sequence.blocks:
+            if sequence.blocks:
                 sequence.blocks += 1
                 sequence.room += self.blocks.block_size
         self._growing = []
-        return preempted
 
     def _preempt(self) -> None:
         """Send the latest sequence of the batch back to the head of the queue; it starts over."""
@@ -197,7 +186,7 @@ class Scheduler:
         while self._waiting and budget > 0 and self.running < self._max_num_seqs:
             sequence = next(iter(self._waiting))
             tokens = sequence.prompt_tokens + sequence.produced
-            needed = self.blocks.needed(tokens)
+            needed = self.blocks.needed(tokens + 1)  # one more, or it would be back here at once
             if not self.blocks.take(needed):
                 break
             del self._waiting[sequence]
@@ -234,12 +223,9 @@ class Scheduler:
             sequence.produced += 1
             if sequence.produced == sequence.limit:
                 finished.append(sequence)
-            elif not sequence.room:
-                self._growing.append(sequence)
         return filled
 
     def _finish(self, sequence: Sequence, now: float) -> None:
-        sequence.active = False
         self.blocks.give_back(sequence.blocks)
         sequence.blocks = 0
         self.measures.finished[sequence.finish_reason] += 1

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from replicarouter.cells import Counter, Histograms
+from replicarouter.cells import Histograms
 from replicarouter.clock import Clock
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import Ledger
@@ -60,7 +60,8 @@ class RouterCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         ledger, fleet = self._sources.ledger, self._sources.fleet
-        yield _counter("requests_received", "Requests whose head was read.", ["endpoint"], ledger.received)
+        received = [((endpoint,), count) for endpoint, count in ledger.received().items()]
+        yield _counter("requests_received", "Requests whose head was read.", ["endpoint"], received)
         yield _counter(
             "requests",
             "Requests that ended, by how they ended.",
@@ -239,9 +240,11 @@ def _gauge(
     return family
 
 
-def _counter(name: str, text: str, labels: Sequence[str], counter: Counter) -> CounterMetricFamily:
+def _counter(
+    name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[tuple[str, ...], float]]
+) -> CounterMetricFamily:
     family = CounterMetricFamily(PREFIX + name, text, labels=labels)
-    for values, value in counter:
+    for values, value in rows:
         family.add_metric(values, value)
     return family
 

@@ -31,7 +31,7 @@ def ledger_report(sources: Sources) -> dict[str, Any]:
         },
         "proxy_limited": proxy_limited(ledger, fleet, now, fresh=sources.fresh),
         "unexplained": sum(unexplained) if unexplained else None,
-        "received_total": sum(value for _, value in ledger.received),
+        "received_total": sum(ledger.received().values()),
         "finished": finished,
         "ttft": {"count": ttft.count, "p50": ttft.quantile(0.5), "p90": ttft.quantile(0.9)},
         "replicas": replicas,

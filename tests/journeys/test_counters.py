@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from replicarouter.policies import POLICIES
-from tests.fakes.client import chat, request
+from tests.fakes.client import Answer, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import (
     OK,
@@ -57,7 +57,7 @@ ANSWERED: dict[str, tuple[Script, bytes, set[str]]] = {
 }
 
 
-async def watched(router: RunningRouter, work: "asyncio.Future[object]") -> None:
+async def watched(router: RunningRouter, work: "asyncio.Future[list[Answer]]") -> None:
     """Assert while `work` runs that no count is ever negative or more than there are requests."""
     while not work.done():
         check(await router.ledger())

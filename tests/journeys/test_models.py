@@ -1,6 +1,7 @@
 """Models: one list over all replicas, and each request goes where its model is."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ async def listed(router: RunningRouter) -> list[str]:
 
 async def test_list_is_merged_and_keeps_unknown_fields(start_router: StartRouter) -> None:
     first, second = FakeReplica(), FakeReplica()
-    rich = {
+    rich: dict[str, Any] = {
         "id": "m1",
         "max_model_len": 8192,
         "root": "org/m1",
@@ -27,7 +28,7 @@ async def test_list_is_merged_and_keeps_unknown_fields(start_router: StartRouter
         "x_new": {"deep": [1, 2.5]},
     }
     first.probes.models = [rich]
-    second.probes.models = [{"id": "m1", "max_model_len": 4096}, {"id": "org/m2:v1"}]
+    second.probes.models = [{"id": "m1", "max_model_len": 4096}, {"id": "org/m2:v1", "object": "model"}]
     router = await start_router(first, second)
     answer = await router.get("/v1/models")
     assert answer.status == 200

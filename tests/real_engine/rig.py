@@ -70,16 +70,22 @@ def answers(port: int, path: str) -> bool:
     return True
 
 
-def total(port: int, name: str, **labels: str) -> float:
-    """The sum of one metric's samples that carry these labels; fails when there are none."""
+def metric(port: int, name: str, **labels: str) -> float | None:
+    """The sum of one metric's samples that carry these labels, None when there are none."""
     values = [
         sample.value
         for family in text_string_to_metric_families(get(port, "/metrics").decode())
         for sample in family.samples
         if sample.name == name and labels.items() <= sample.labels.items()
     ]
-    assert values, f"port {port} has no {name} with {labels}"
-    return sum(values)
+    return sum(values) if values else None
+
+
+def total(port: int, name: str, **labels: str) -> float:
+    """As `metric`, where the samples must be there."""
+    value = metric(port, name, **labels)
+    assert value is not None, f"port {port} has no {name} with {labels}"
+    return value
 
 
 def running(port: int) -> float:

@@ -17,6 +17,7 @@ from tests.real_engine.rig import (
     SLOTS,
     EngineFleet,
     RouterProcess,
+    metric,
     running,
     total,
     wait_until,
@@ -78,15 +79,17 @@ def receive_until(connection: socket.socket, marker: bytes) -> bytes:
     return received
 
 
-def shown(router: RouterProcess, name: str, port: int, **labels: str) -> float:
-    """A metric of one replica, as the router has it."""
-    return total(router.port, f"replicarouter_{name}", replica=f"{HOST}:{port}", **labels)
+def outstanding(router: RouterProcess, fleet: EngineFleet) -> list[float]:
+    """Requests that the router has at each replica."""
+    name = "replicarouter_requests_outstanding"
+    return [total(router.port, name, replica=f"{HOST}:{port}") for port in fleet.ports]
 
 
 def wait_until_shown(router: RouterProcess, fleet: EngineFleet, name: str, count: float) -> None:
-    """Until the router has this count for every replica."""
+    """Until the router has read this gauge at this count from every engine."""
+    replicas = [f"{HOST}:{port}" for port in fleet.ports]
     wait_until(
-        lambda: all(shown(router, name, port) == count for port in fleet.ports),
+        lambda: all(metric(router.port, f"replicarouter_{name}", replica=one) == count for one in replicas),
         f"{name} is {count} for each replica",
         deadline=SOON,
     )
@@ -99,7 +102,7 @@ def test_streams_spread_over_both_replicas(
     assert [running(port) for port in fleet.ports] == [SLOTS, SLOTS]
     assert [waiting(port) for port in fleet.ports] == [0, 0]
     wait_until_shown(router, fleet, "engine_requests_running", SLOTS)
-    assert [shown(router, "requests_outstanding", port) for port in fleet.ports] == [SLOTS, SLOTS]
+    assert outstanding(router, fleet) == [SLOTS, SLOTS]
 
 
 def test_queues_of_the_engines_are_shown_and_explain_every_request(
@@ -109,8 +112,8 @@ def test_queues_of_the_engines_are_shown_and_explain_every_request(
         opened.enter_context(open_stream(client))
     wait_until_shown(router, fleet, "engine_requests_running", SLOTS)
     wait_until_shown(router, fleet, "engine_requests_waiting", SLOTS)
-    assert [shown(router, "requests_outstanding", port) for port in fleet.ports] == [2 * SLOTS, 2 * SLOTS]
-    assert [shown(router, "requests_unexplained", port) for port in fleet.ports] == [0, 0]
+    assert outstanding(router, fleet) == [2 * SLOTS, 2 * SLOTS]
+    wait_until_shown(router, fleet, "requests_unexplained", 0)
     assert total(router.port, "replicarouter_proxy_limited") == 0
     opened.close()
     for name in ("engine_requests_running", "engine_requests_waiting", "requests_unexplained"):

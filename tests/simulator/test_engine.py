@@ -184,6 +184,16 @@ async def test_steps_take_their_time(start: Start, profile: str, speed: float, l
     assert elapsed >= least * 0.98, "100 steps of 2.5 ms at this speed"
 
 
+async def test_without_speed_the_delays_of_the_profile_are_left_out(start: Start) -> None:
+    engine = await start(profile="h200-qwen-27b-fp8", speed=0)
+    async with client_of(engine) as client, asyncio.timeout(20):
+        answer = await client.completions.create(
+            model="sim", prompt="x", max_tokens=20_000, extra_body={"ignore_eos": True}
+        )
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 20_000, "230 s by the profile"
+
+
 async def test_engines_of_one_process_have_ports_and_phases_of_their_own() -> None:
     engines = await start_engines(EngineOptions(profile="instant"), 3)
     try:

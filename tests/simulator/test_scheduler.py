@@ -114,8 +114,8 @@ def test_newcomer_joins_the_next_step() -> None:
 
 def test_admission_waits_for_blocks() -> None:
     bench = Bench(blocks=10)
-    bench.submit(prompt=8 * BLOCK, limit=2)
-    _, second = bench.submit(prompt=8 * BLOCK, limit=1)
+    bench.submit(prompt=8 * BLOCK - 1, limit=2)
+    _, second = bench.submit(prompt=8 * BLOCK - 1, limit=1)
     _, small = bench.submit(prompt=1, limit=1)
     bench.step()
     assert (bench.scheduler.running, bench.scheduler.waiting) == (1, 2)
@@ -128,12 +128,20 @@ def test_admission_waits_for_blocks() -> None:
 
 def test_sequence_takes_a_block_when_it_has_filled_its_own() -> None:
     bench = Bench()
-    bench.submit(prompt=BLOCK, limit=BLOCK + 2)
+    bench.submit(prompt=BLOCK - 1, limit=BLOCK + 3)
     used = []
     while bench.step() is not None:
         used.append(bench.blocks.total - bench.blocks.free)
-    # The block is taken when the step that needs it begins; the last token needs no room.
-    assert used == [1] + [2] * BLOCK + [0]
+    # A block is taken when the step that needs it begins; the last token needs no room.
+    assert used == [1, 1] + [2] * BLOCK + [0]
+
+
+def test_sequence_is_admitted_with_room_for_its_next_token() -> None:
+    bench = Bench(blocks=1)
+    with pytest.raises(ValueError, match="KV cache"):
+        bench.submit(prompt=BLOCK, limit=1)
+    bench.submit(prompt=BLOCK - 1, limit=1)
+    assert bench.run() == 1
 
 
 def test_long_prompt_takes_several_steps_while_others_go_on() -> None:
@@ -150,14 +158,17 @@ def test_long_prompt_takes_several_steps_while_others_go_on() -> None:
 
 def test_latest_sequence_is_preempted_when_blocks_run_out() -> None:
     bench = Bench(blocks=4)
-    _, first = bench.submit(prompt=BLOCK, limit=2 * BLOCK)
-    _, second = bench.submit(prompt=BLOCK, limit=2 * BLOCK)
+    _, first = bench.submit(prompt=BLOCK - 1, limit=2 * BLOCK)
+    _, second = bench.submit(prompt=BLOCK - 1, limit=2 * BLOCK)
     bench.run()
     assert bench.measures.preemptions == 1
     assert (len(first.tokens), len(second.tokens)) == (2 * BLOCK, 2 * BLOCK)
     assert first.ended < second.ended
     assert bench.measures.first_token.count == 2
     assert bench.measures.token_gap.count == 2 * (2 * BLOCK - 1)
+    assert bench.measures.token_gap.total == pytest.approx(
+        sum(told.tokens[-1] - told.tokens[0] for told in (first, second))
+    )
     assert bench.blocks.usage == 0
 
 

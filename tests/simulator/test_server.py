@@ -182,6 +182,17 @@ async def test_idle_connection_is_closed_and_a_used_one_is_not(start: Start, con
     assert not fresh.wire.over, "one that was never used may stay"
 
 
+async def test_connection_that_has_begun_a_request_is_not_idle(start: Start, connect: Connect) -> None:
+    engine = await start(keep_alive=0.3)
+    slow, idle = await connect(engine), await connect(engine)
+    await slow.ask(request("GET", "/health"))
+    await slow.send(request("GET", "/health")[:-1])
+    await eventually(lambda: len(engine.idle._since) == 0, "the engine has the beginning")
+    await idle.ask(request("GET", "/health"))
+    assert await idle.gone() == "fin"
+    assert (await slow.ask(b"\n")).status == 200
+
+
 @pytest.mark.parametrize("how", ["close", "half_close", "reset"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_departed_client_frees_its_slot(start: Start, connect: Connect, how: str, stream: bool) -> None:
@@ -225,6 +236,26 @@ async def test_slow_reader_is_not_buffered_for_and_loses_nothing(start: Start, c
     assert unread.count(b"data: [DONE]\n\n") == 1
     unread.clear()
     assert (await client.ask(request("GET", "/health"))).status == 200
+
+
+async def test_stream_behind_a_whole_answer_that_is_not_read_is_not_buffered(
+    start: Start, connect: Connect
+) -> None:
+    engine = await start(kv_blocks=100_000)
+    client = await connect(engine, receive_buffer=1 << 18)
+    client.wire.pause()
+    large = chat(stream=False, n=100, max_tokens=4000, ignore_eos=True)
+    client.wire.transport.write(large * 3 + chat(max_tokens=ENDLESS, ignore_eos=True))
+    await eventually(
+        lambda: engine.requests == 4 and engine.running == 0,
+        "all is generated",
+        deadline=6 * DEADLINE,
+    )
+    (connection,) = engine.connections
+    assert connection._transport.get_write_buffer_size() < 4 << 20
+    client.wire.resume()
+    await client.wire.until(lambda: client.wire.unread.endswith(b"\r\n0\r\n\r\n"), "the end", 6 * DEADLINE)
+    assert client.wire.unread.count(b"\r\ndata: {") == 1 + ENDLESS
 
 
 async def test_slow_reader_that_leaves_costs_nothing_more(start: Start, connect: Connect) -> None:
