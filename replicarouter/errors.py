@@ -20,6 +20,7 @@ class RouterError(Exception):
     code: ClassVar[str] = "internal_error"
     fault: ClassVar[Fault] = Fault.ROUTER
     retryable: ClassVar[bool] = False
+    closes: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -48,6 +49,12 @@ class ClientError(RouterError):
 
 class InvalidRequest(ClientError):
     """Not JSON where JSON is needed, or no model named while several are served."""
+
+
+class MalformedRequest(ClientError):
+    """Not well-formed HTTP: where the next request begins is anybody's guess, so the connection closes."""
+
+    closes = True
 
 
 class InvalidApiKey(ClientError):
@@ -182,3 +189,7 @@ class Draining(Unavailable):
     """The router is shutting down."""
 
     code = "draining"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message has one line for each problem."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,27 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
     """Afterwards all clients leave, and the ledger must settle with no error in the log."""
     routers: list[RunningRouter] = []
     fakes: list[FakeReplica] = []
+    async with AsyncExitStack() as stack:
 
-    async def start(*replicas: FakeReplica | str, ready: int | None = None, **options: Any) -> RunningRouter:
-        started = [replica for replica in replicas if isinstance(replica, FakeReplica)]
-        for replica in started:
-            fakes.append(replica)
-            await replica.listen()
-        router = await RunningRouter.start(replicas, tmp_path, **options)
-        routers.append(router)
-        await router.until_ready(len(started) if ready is None else ready)
-        return router
+        async def start(
+            *replicas: FakeReplica | str, ready: int | None = None, **options: Any
+        ) -> RunningRouter:
+            started = [replica for replica in replicas if isinstance(replica, FakeReplica)]
+            for replica in started:
+                fakes.append(replica)
+                stack.push_async_callback(replica.stop)
+                await replica.listen()
+            router = await RunningRouter.start(replicas, tmp_path, **options)
+            routers.append(router)
+            stack.push_async_callback(router.stop)
+            stack.push_async_callback(router.leave)
+            await router.until_ready(len(started) if ready is None else ready)
+            return router
 
-    try:
         yield start
         for router in routers:
             await router.leave()
             if not router.stopped:
                 await router.settled()
-        errors = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
-        assert errors == []
-    finally:
-        for router in routers:
-            await router.leave()
-            await router.stop()
-        for replica in fakes:
-            await replica.stop()
+    assert [fault for replica in fakes for fault in replica.faults] == []
+    assert [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []

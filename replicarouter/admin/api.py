@@ -2,6 +2,7 @@
 
 import hmac
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from aiohttp import web
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.errors import InternalError, InvalidApiKey, RouterError, UnknownPath
 from replicarouter.protocol.answer import LocalAnswer, error_answer
-from replicarouter.settings_sections import AdminSettings
+from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.collector import Sources
 from replicarouter.telemetry.report import ledger_report, replica_report, request_report
 
@@ -99,6 +100,8 @@ def _json(document: object) -> web.Response:
 
 def _written(answer: LocalAnswer) -> web.Response:
     headers = {"Content-Type": answer.content_type, **dict(answer.headers)}
+    if answer.status >= 400:
+        headers.setdefault("X-Request-Id", f"rr-admin-{secrets.token_hex(4)}")
     return web.Response(status=answer.status, body=answer.body, headers=headers)
 
 

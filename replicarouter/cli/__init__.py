@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from replicarouter import __version__
-from replicarouter.settings_errors import SettingsError
+from replicarouter.errors import SettingsError
 
 
 class CommandFailed(Exception):

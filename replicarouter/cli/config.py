@@ -15,8 +15,8 @@ from replicarouter.cli.settings_flags import (
     value_text,
 )
 from replicarouter.settings import Loaded, ReplicaSettings, Settings, load_settings
-from replicarouter.settings_scope import scope_note, without_effect
-from replicarouter.settings_sources import Key, keys_of
+from replicarouter.settings.keys import Key, keys_of
+from replicarouter.settings.scope import scope_note, without_effect
 
 NAME = "config"
 HELP = "show, check and explain settings"

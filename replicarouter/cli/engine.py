@@ -10,7 +10,7 @@ import uvloop
 
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.startup import raise_descriptor_limit
-from replicarouter.settings_errors import SettingsError
+from replicarouter.errors import SettingsError
 from replicarouter.simulator import PROFILES, EngineOptions, SimulatedEngine, start_engines
 
 NAME = "engine"

@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import BaseModel, SecretStr
 
 from replicarouter.settings import Loaded, Settings, load_settings
-from replicarouter.settings_scope import scope_note
-from replicarouter.settings_sources import Key, keys_of
-from replicarouter.settings_values import MASK, byte_text
+from replicarouter.settings.keys import Key, keys_of
+from replicarouter.settings.scope import scope_note
+from replicarouter.settings.values import MASK, byte_text
 
 
 def value_text(name: str, value: object) -> str:

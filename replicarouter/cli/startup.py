@@ -8,7 +8,7 @@ from replicarouter import __version__
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import Settings
-from replicarouter.settings_scope import without_effect
+from replicarouter.settings.scope import without_effect
 
 ASSUMED_MAX_NUM_SEQS = 256
 """vLLM's usual default, for replicas whose own is not configured."""

@@ -10,7 +10,7 @@ import orjson
 from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
-from replicarouter.settings_sections import HealthSettings
+from replicarouter.settings import HealthSettings
 from replicarouter.tasks import TaskSet, every
 
 log = logging.getLogger(__name__)

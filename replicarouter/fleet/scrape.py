@@ -9,7 +9,7 @@ from replicarouter.clock import Clock
 from replicarouter.engines import DIALECTS, PARSER, detect
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
-from replicarouter.settings_sections import ScrapeSettings
+from replicarouter.settings import ScrapeSettings
 from replicarouter.tasks import TaskSet, every
 
 log = logging.getLogger(__name__)

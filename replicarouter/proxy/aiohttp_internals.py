@@ -23,7 +23,7 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 from yarl import URL
 
-from replicarouter.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, RouterError
+from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 
 __all__ = (
     "ClientConnection",
@@ -318,4 +318,4 @@ def _parse_error(error: BaseException | None) -> RouterError:
         return HeadersTooLarge("A header field is too large (setting max_header_bytes).")
     if isinstance(error, BadHttpMessage) and "Too many headers" in error.message:
         return HeadersTooLarge("There are too many header fields (setting max_headers).")
-    return InvalidRequest("This is not a well-formed HTTP/1.1 request.")
+    return MalformedRequest("This is not a well-formed HTTP/1.1 request.")

@@ -7,7 +7,7 @@ from aiohttp import hdrs
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
-from replicarouter.errors import BodyTooLarge, ExpectationFailed, InvalidRequest, RequestTimeout
+from replicarouter.errors import BodyTooLarge, ExpectationFailed, MalformedRequest, RequestTimeout
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -29,8 +29,13 @@ class Body:
 
 
 def arrived_body(request: InboundRequest, *, most: int) -> Body | None:
-    """The body when there is nothing to wait for: there is none, or it came with its head."""
+    """The body when there is nothing to wait for: there is none, or it came with its head.
+
+    Raises `MalformedRequest` for a transfer encoding that the replica might read in another way.
+    """
     message = request.message
+    if message.chunked and message.headers.get(hdrs.TRANSFER_ENCODING, "").lower() != "chunked":
+        raise MalformedRequest("Only the transfer encoding 'chunked' is understood.")
     if message.headers.get(hdrs.CONTENT_LENGTH) is None and not message.chunked:
         return Body(b"", None if message.method in _BODILESS_METHODS else 0)
     content = request.content
@@ -44,7 +49,7 @@ async def receive_body(request: InboundRequest, *, most: int, gap: float) -> Bod
     """Read a body that is still arriving: at most `most` bytes, no silence longer than `gap` seconds.
 
     Raises `BodyTooLarge` (before reading when the length is declared), `RequestTimeout`,
-    `InvalidRequest` for broken framing, `ExpectationFailed`.
+    `MalformedRequest` for broken framing, `ExpectationFailed`.
     """
     declared = request.message.headers.get(hdrs.CONTENT_LENGTH)
     if declared is not None and int(declared) > most:
@@ -68,7 +73,7 @@ async def receive_body(request: InboundRequest, *, most: int, gap: float) -> Bod
             f"No byte of the request body arrived for {gap:g} seconds; send it again."
         ) from None
     except (RequestPayloadError, HttpProcessingError):
-        raise InvalidRequest("The request body is not framed as HTTP requires.") from None
+        raise MalformedRequest("The request body is not framed as HTTP requires.") from None
     return Body(parts[0] if len(parts) == 1 else b"".join(parts), size)
 
 

@@ -5,7 +5,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import hdrs
 from aiohttp.http_parser import RawRequestMessage
@@ -107,7 +107,7 @@ class Corridor:
         if endpoint is None:
             local = self._rooms.local(path, query)
             if local is not None:
-                return _answer_locally(request, caller, local)
+                return self._answer_locally(request, caller, local)
         exchange = self._accept(request, path, endpoint)
         try:
             if self._limits.total:
@@ -139,6 +139,21 @@ class Corridor:
         write_answer(client, answer, close=True, bare=False)
         self._settle(exchange)
 
+    def _answer_locally(self, request: InboundRequest, caller: Caller, answer: LocalAnswer) -> bool:
+        """Write one of the router's own answers; these are no exchanges and are not counted."""
+        message = request.message
+        if message.method not in ("GET", "HEAD"):
+            answer = error_answer(MethodNotAllowed("Use GET on this path.", allow="GET, HEAD"))
+        if answer.status >= 400:
+            request_id = message.headers.get(REQUEST_ID) or self._make_id()
+            answer = replace(answer, headers=(*answer.headers, ("X-Request-Id", request_id)))
+        close = not caller.keep_alive or not request.content.is_eof()
+        write_answer(caller.connection, answer, close=close, bare=message.method == "HEAD")
+        return not close
+
+    def _make_id(self) -> str:
+        return f"{self._id_prefix}{next(self._serial):x}"
+
     def _accept(self, request: InboundRequest, path: str, endpoint: Endpoint | None) -> Exchange:
         message = request.message
         label = OTHER if endpoint is None else endpoint.label
@@ -148,7 +163,7 @@ class Corridor:
     def _register(self, exchange: Exchange, given_id: str | None) -> Exchange:
         """Name the exchange, count it and keep it in flight."""
         ledger = self._rooms.ledger
-        made = f"{self._id_prefix}{next(self._serial):x}"
+        made = self._make_id()
         upstream_id = usable_request_id(given_id) or made
         if upstream_id in ledger.in_flight:
             upstream_id = made
@@ -194,7 +209,7 @@ class Corridor:
             endpoint,
             kind,
             body.data,
-            encoded=message.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity",
+            encoded=message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity",
             must_read=len(self._rooms.fleet.pools) > 1,
         )
         if inference.model is not None:
@@ -292,7 +307,7 @@ class Corridor:
             )
             return False
         exchange.status = error.status
-        close = not caller.keep_alive or not request.content.is_eof()
+        close = error.closes or not caller.keep_alive or not request.content.is_eof()
         answer = error_answer(error, exchange.client_id)
         write_answer(caller.connection, answer, close=close, bare=request.message.method == "HEAD")
         return not close
@@ -314,13 +329,3 @@ def _verdict(exchange: Exchange) -> tuple[str, bool]:
     if exchange.status >= 400:
         return UPSTREAM_ERROR, exchange.status >= 500 and exchange.status != BUSY
     return OK, False
-
-
-def _answer_locally(request: InboundRequest, caller: Caller, answer: LocalAnswer) -> bool:
-    method = request.message.method
-    if method not in ("GET", "HEAD"):
-        error = MethodNotAllowed("Use GET on this path.", allow="GET, HEAD")
-        answer = error_answer(error)
-    close = not caller.keep_alive or not request.content.is_eof()
-    write_answer(caller.connection, answer, close=close, bare=method == "HEAD")
-    return not close

@@ -34,23 +34,27 @@ def choose_call(fields: Fields, messages: Sequence[Mapping[str, Any]]) -> ToolCa
     `tool_choice` "none" makes none, "required" calls the first tool, a named one that tool; "auto",
     the default, calls the first tool unless the conversation ends with a tool's result.
     """
-    functions = [_function(tool) for tool in fields.objects("tools") or ()]
+    functions = _callable(fields)
     choice = fields.values.get("tool_choice")
-    if named := fields.object("tool_choice") if isinstance(choice, dict) else None:
-        function = named.object("function")
-        name = function.text("name") if function else None
-        functions = [function for function in functions if function["name"] == name]
-        if not functions:
-            raise invalid("body.tool_choice", f"no tool is named {named}")
-    elif choice == "required" and not functions:
-        raise invalid("body.tool_choice", "needs tools")
-    elif choice not in (None, "auto", "none", "required"):
-        raise invalid("body.tool_choice", "must be none, auto, required or a function")
-    if not functions or choice == "none":
-        return None
-    if choice in (None, "auto") and messages and messages[-1].get("role") == "tool":
+    answered = bool(messages) and messages[-1].get("role") == "tool"
+    if not functions or choice == "none" or (answered and choice in (None, "auto")):
         return None
     return ToolCall(functions[0]["name"], _split(arguments_for(functions[0].get("parameters"))))
+
+
+def _callable(fields: Fields) -> list[dict[str, Any]]:
+    """The functions that `tool_choice` admits."""
+    functions = [_function(tool) for tool in fields.objects("tools") or ()]
+    choice = fields.values.get("tool_choice")
+    if isinstance(choice, dict):
+        named = Fields(choice, "body.tool_choice").object("function")
+        name = named.text("name") if named else None
+        functions = [function for function in functions if function["name"] == name]
+    elif choice not in (None, "auto", "none", "required"):
+        raise invalid("body.tool_choice", "must be none, auto, required or a function")
+    if choice not in (None, "auto", "none") and not functions:
+        raise invalid("body.tool_choice", "none of the tools is that")
+    return functions
 
 
 def arguments_for(schema: object) -> str:

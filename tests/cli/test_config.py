@@ -11,7 +11,7 @@ import pytest
 
 from replicarouter.cli import main
 from replicarouter.settings import ReplicaSettings, Settings
-from replicarouter.settings_sources import keys_of
+from replicarouter.settings.keys import keys_of
 
 URL = "http://127.0.0.1:8001"
 SECRET = "sk-very-secret"

@@ -58,7 +58,7 @@ def until_first_look(process: "subprocess.Popen[str]") -> None:
     for line in process.stdout:
         if "receiving" in line:
             return
-    raise AssertionError("it ended before its first look")
+    raise AssertionError(f"it ended before its first look: {process.communicate()[1]}")
 
 
 def children(process: "subprocess.Popen[str]") -> list[int]:

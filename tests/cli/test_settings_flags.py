@@ -13,8 +13,8 @@ from replicarouter.cli.settings_flags import (
     value_text,
 )
 from replicarouter.settings import Settings, SettingsError
-from replicarouter.settings_sections import PriorityHeader
-from replicarouter.settings_sources import Key, keys_of
+from replicarouter.settings.keys import Key, keys_of
+from replicarouter.settings.sections import PriorityHeader
 
 URL = "http://127.0.0.1:8001"
 WITH_FLAGS = [key for key in keys_of(Settings) if key.flag]

@@ -117,6 +117,16 @@ def held(before: bytes, gate: asyncio.Event, after: bytes = b"") -> Script:
     return script
 
 
+def stall(before: bytes) -> Script:
+    """Answer with `before` and nothing more."""
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(before)
+        await connection.wire.gone(FOR_EVER)
+
+    return script
+
+
 async def silence(_: Received, connection: Connection) -> None:
     """Read the request and never answer."""
     await connection.wire.gone(FOR_EVER)
@@ -193,7 +203,7 @@ class FakeReplica:
         self.requests: list[Received] = []
         self.probed: list[Received] = []
         self.connections: list[Connection] = []
-        self._faults: list[BaseException] = []
+        self.faults: list[BaseException] = []
         self._tasks = TaskSet()
         self._server: asyncio.AbstractServer | None = None
         self._crowd: list[socket.socket] = []
@@ -211,6 +221,7 @@ class FakeReplica:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+        assert self.faults == []
 
     async def listen(self) -> None:
         """Accept connections; before this, and after `refuse`, they are refused."""
@@ -253,7 +264,7 @@ class FakeReplica:
                 connection.wire.reset()
 
     async def stop(self) -> None:
-        """End everything; raises what a script raised."""
+        """End everything; what scripts raised is in `faults`."""
         await self.refuse()
         await self._tasks.close()
         for peer in [self._reserved, *self._crowd]:
@@ -265,8 +276,6 @@ class FakeReplica:
             lambda: all(connection.wire.closed for connection in self.connections),
             "the replica's connections are closed",
         )
-        if self._faults:
-            raise self._faults[0]
 
     # Looking back
 
@@ -298,7 +307,7 @@ class FakeReplica:
 
     def _served(self, serving: asyncio.Task[None]) -> None:
         if not serving.cancelled() and (fault := serving.exception()) is not None:
-            self._faults.append(fault)
+            self.faults.append(fault)
 
     async def _serve(self, connection: Connection) -> None:
         try:

@@ -99,6 +99,7 @@ class RunningRouter:
         self._clients: list[Client] = []
         self._token = token
         self.stopped = False
+        self.settings = router.settings.model_dump()
         self.port = router.port
         self.admin_port = router.admin_port
 

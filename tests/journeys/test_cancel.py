@@ -20,6 +20,7 @@ from tests.fakes.replica import (
     reply,
     silence,
     sized,
+    stall,
 )
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import Ending, PeerGone, eventually
@@ -64,7 +65,7 @@ async def test_client_that_leaves_before_the_head_aborts(
 
 @pytest.mark.parametrize("how", ENDINGS)
 async def test_client_that_leaves_in_a_silent_gap_aborts(start_router: StartRouter, how: Ending) -> None:
-    replica = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event()))
+    replica = FakeReplica(stall(SSE_HEAD + event("1")))
     router = await start_router(replica)
     client = await router.begin(chat())
     await client.wire.expect(event("1"))
@@ -92,7 +93,7 @@ async def test_client_that_leaves_while_events_flow_aborts(start_router: StartRo
 
 @pytest.mark.parametrize("head", [b"", SSE_HEAD + event("1"), b"HTTP/1.1 200 OK\r\n\r\nx"])
 async def test_half_close_counts_as_gone(start_router: StartRouter, head: bytes) -> None:
-    replica = FakeReplica(held(head, asyncio.Event()))
+    replica = FakeReplica(stall(head))
     router = await start_router(replica)
     client = await router.begin(chat())
     await router.stage(**({"streaming": 1} if head else {"sent": 1}))

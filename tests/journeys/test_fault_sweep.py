@@ -13,9 +13,10 @@ from tests.fakes.replica import (
     FakeReplica,
     Received,
     event,
-    held,
     reply,
+    silence,
     sized,
+    stall,
 )
 from tests.fakes.running import Ledger, RunningRouter, StartRouter
 from tests.fakes.wire import Ending, eventually
@@ -66,7 +67,7 @@ async def test_client_cut_after_any_number_of_turns(
 async def test_client_cut_after_any_number_of_turns_is_never_served_by_a_held_answer(
     start_router: StartRouter, how: Ending
 ) -> None:
-    router = await start_router(FakeReplica(held(SHORT_STREAM[:-1], asyncio.Event())))
+    router = await start_router(FakeReplica(stall(SHORT_STREAM[:-1])))
     for count in range(TURNS):
         client = await router.begin(chat())
         await turns(count)
@@ -77,7 +78,7 @@ async def test_client_cut_after_any_number_of_turns_is_never_served_by_a_held_an
 
 @pytest.mark.parametrize("how", ENDINGS)
 async def test_client_cut_after_any_byte_of_its_request(start_router: StartRouter, how: Ending) -> None:
-    replica = FakeReplica(held(b"", asyncio.Event()))
+    replica = FakeReplica(silence)
     router = await start_router(replica)
     raw = chat()
     for count in range(1, len(raw)):
@@ -93,7 +94,7 @@ async def test_client_cut_after_any_byte_of_its_request(start_router: StartRoute
 async def test_client_cut_after_any_byte_of_its_answer(
     start_router: StartRouter, raw: bytes, how: Ending
 ) -> None:
-    router = await start_router(FakeReplica(held(raw[:-1], asyncio.Event())))
+    router = await start_router(FakeReplica(stall(raw[:-1])))
     received: list[int] = []
     for count in range(0, len(raw), 3):
         client = await router.begin(chat())
@@ -187,7 +188,7 @@ async def test_client_cut_while_it_waits_for_a_slot(start_router: StartRouter, h
 async def test_router_stopped_after_any_number_of_turns_leaves_nobody_waiting(
     start_router: StartRouter,
 ) -> None:
-    replica = FakeReplica(held(SHORT_STREAM[:-1], asyncio.Event()))
+    replica = FakeReplica(stall(SHORT_STREAM[:-1]))
     await start_router(replica)
     for count in range(0, 60, 4):
         router = await start_router(replica.settings["url"], ready=1)

@@ -28,7 +28,11 @@ async def test_list_is_merged_and_keeps_unknown_fields(start_router: StartRouter
         "x_new": {"deep": [1, 2.5]},
     }
     first.probes.models = [rich]
-    second.probes.models = [{"id": "m1", "max_model_len": 4096}, {"id": "org/m2:v1", "object": "model"}]
+    cards: list[dict[str, Any]] = [
+        {"id": "m1", "max_model_len": 4096},
+        {"id": "org/m2:v1", "object": "model"},
+    ]
+    second.probes.models = cards
     router = await start_router(first, second)
     answer = await router.get("/v1/models")
     assert answer.status == 200

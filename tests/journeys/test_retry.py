@@ -64,7 +64,7 @@ async def test_request_that_was_read_is_never_sent_again(
 async def test_request_that_was_read_is_not_sent_to_an_idle_twin(
     start_router: StartRouter, how: Ending
 ) -> None:
-    twins = [FakeReplica(held(b"", asyncio.Event())) for _ in range(2)]
+    twins = [FakeReplica(silence) for _ in range(2)]
 
     async def script(_: Received, connection: Connection) -> None:
         connection.wire.close() if how == "fin" else connection.wire.reset()

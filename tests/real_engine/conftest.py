@@ -40,9 +40,9 @@ def router(fleet: EngineFleet, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(autouse=True)
 def idle(fleet: EngineFleet, router: RouterProcess) -> None:
-    """Each test finds engines and router with nothing to do."""
+    """Each test finds engines with nothing to do, and a router that knows it."""
     wait_until(fleet.is_idle, "the engines are idle", deadline=SETTLE)
-    wait_until(lambda: router.ledger()["accepted"] == 0, "the router is idle", deadline=SETTLE)
+    wait_until(router.sees_idle_fleet, "the router sees it", deadline=SETTLE)
 
 
 def _client(port: int) -> openai.OpenAI:

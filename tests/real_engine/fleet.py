@@ -98,6 +98,7 @@ def main() -> None:
     os.environ |= THRIFT
     import_everything()
     kill_groups(take_orders(flags, arguments.logs))
+    os._exit(0)  # a regular end takes 4 s with torch loaded
 
 
 if __name__ == "__main__":

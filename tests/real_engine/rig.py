@@ -184,6 +184,12 @@ class RouterProcess:
         document: dict[str, Any] = json.loads(get(self.admin_port, "/admin/ledger"))
         return document
 
+    def sees_idle_fleet(self) -> bool:
+        """Whether nothing is in flight here, and the last reading of every replica says the same."""
+        ledger = self.ledger()
+        readings = [count for one in ledger["replicas"] for count in (one["running"], one["waiting"])]
+        return ledger["accepted"] == 0 and all(count == 0 for count in readings)
+
     def close(self) -> None:
         """Stop as an operator does; an idle router leaves at once, with status 0."""
         self._process.terminate()

@@ -1,13 +1,12 @@
-"""The whole tree: where a value comes from, and what does not go together."""
+"""Filling the tree: which source counts, where a value comes from, and how bad ones are told."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from replicarouter.settings import POLICY_NAMES, Loaded, Settings, SettingsError, load_settings
-from replicarouter.settings_sources import Key, keys_of
+from replicarouter.settings.keys import Key, keys_of
 
 URL = "http://127.0.0.1:8001"
 KEYS = list(keys_of(Settings))
@@ -33,95 +32,6 @@ def message(text: str, tmp_path: Path) -> str:
     with pytest.raises(SettingsError) as caught:
         load(text, tmp_path=tmp_path)
     return str(caught.value)
-
-
-DEFAULTS = {
-    "host": "127.0.0.1",
-    "port": 8080,
-    "admin.host": "127.0.0.1",
-    "admin.port": 8081,
-    "admin.token": None,
-    "admin.allowed_urls": None,
-    "policy": "least-outstanding",
-    "policy_options.stick_to_api_key": False,
-    "connector.limit": 0,
-    "connector.limit_per_replica": 0,
-    "connector.keepalive": 3.0,
-    "timeouts.connect": 5,
-    "timeouts.response_head": 0,
-    "timeouts.idle": 0,
-    "timeouts.total": 0,
-    "timeouts.client_head": 10,
-    "timeouts.client_body": 60,
-    "timeouts.client_write": 120,
-    "timeouts.client_keepalive": 75,
-    "admission.max_outstanding_per_replica": 0,
-    "admission.max_queued": 10000,
-    "admission.queue_timeout": 60,
-    "admission.shares": {},
-    "admission.priority_header": None,
-    "max_body_bytes": 268_435_456,
-    "max_buffered_bytes": 1_073_741_824,
-    "max_header_bytes": 65_536,
-    "max_headers": 256,
-    "health.interval": 2,
-    "health.timeout": 2,
-    "health.unhealthy_after": 2,
-    "health.healthy_after": 1,
-    "health.stall_after": 30,
-    "health.stall_end": 120,
-    "health.slow_start": 10,
-    "scrape.interval": 1,
-    "eject.consecutive_failures": 5,
-    "eject.base_seconds": 3,
-    "eject.max_seconds": 60,
-    "eject.max_share": 0.5,
-    "retry.max_attempts": 3,
-    "retry.budget": 0.2,
-    "retry.budget_floor": 10,
-    "retry.stale_window": 0.05,
-    "retry.resend": False,
-    "api_keys": None,
-    "api_keys_file": None,
-    "trusted_proxies": [],
-    "expose_replica": True,
-    "extra_paths": [],
-    "sse_keepalive": 0,
-    "aliases": {},
-    "tls.cert": None,
-    "tls.key": None,
-    "tls.replica_ca": None,
-    "cors.allow_origins": [],
-    "workers": 1,
-    "drain.delay": 0,
-    "drain.timeout": 600,
-    "log.level": "info",
-    "log.format": "auto",
-}
-
-
-def test_defaults_are_the_published_ones() -> None:
-    settings = load_flags().settings
-    assert {name: reduce(getattr, name.split("."), settings) for name in DEFAULTS} == DEFAULTS
-    assert settings.policy_options.session_headers[0] == "X-Session-Id"
-
-
-def test_every_setting_is_published() -> None:
-    names = {key.name for key in KEYS}
-    assert names == DEFAULTS.keys() | {"replicas", "policy_options.session_headers"}
-
-
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
-def test_every_setting_has_a_text_of_one_sentence(key: Key) -> None:
-    assert key.text.endswith(".")
-    assert not key.text.rstrip(".").endswith(" ")
-    assert "\n" not in key.text
-
-
-def test_configurable_policies_are_those_of_the_registry() -> None:
-    from replicarouter.policies import POLICIES  # noqa: PLC0415
-
-    assert tuple(POLICIES) == POLICY_NAMES
 
 
 SOURCES = ["default", "file", "environment", "flag"]
@@ -158,6 +68,44 @@ def test_sources_meet_inside_one_section(tmp_path: Path) -> None:
     assert loaded.origins["timeouts.idle"] == "environment REPLICAROUTER_TIMEOUTS__IDLE"
     assert loaded.origins["timeouts.total"].endswith("router.yaml")
     assert loaded.origins["timeouts.client_body"] == "default"
+
+
+def test_mapping_of_a_stronger_source_replaces_the_other(tmp_path: Path) -> None:
+    loaded = load(
+        f"replicas: [{URL}]\nadmission: {{shares: {{file: 1}}, max_queued: 5}}",
+        environ={"REPLICAROUTER_ADMISSION__SHARES": '{"variable": 2}'},
+        tmp_path=tmp_path,
+    )
+    assert loaded.settings.admission.shares == {"variable": 2}
+    assert loaded.settings.admission.max_queued == 5
+    assert loaded.origins["admission.shares"] == "environment REPLICAROUTER_ADMISSION__SHARES"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ"),
+    [({"admin.port": "1"}, {}), ({}, {"REPLICAROUTER_ADMIN__PORT": "1"})],
+    ids=["flag", "environment"],
+)
+def test_section_that_is_no_mapping_is_told_whatever_stronger_sources_say(
+    flags: Mapping[str, object], environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(f"admin: 5\nport: x\nreplicas: [{URL}]", flags=flags, environ=environ, tmp_path=tmp_path)
+    port, admin = sorted(str(caught.value).splitlines(), reverse=True)
+    assert port.startswith("port: 'x' (")
+    assert "line 1): give a mapping with the keys host, port, token" in admin
+
+
+@pytest.mark.parametrize("name", ["Port", "PORT", "sources", "_env_file", "self"])
+def test_key_of_the_file_is_taken_as_it_is_written(name: str, tmp_path: Path) -> None:
+    assert f"{name} ({tmp_path}/router.yaml line 1): unknown" in message(
+        f"{name}: 1\nreplicas: [{URL}]", tmp_path
+    )
+
+
+def test_equal_settings_from_other_sources_are_equal(tmp_path: Path) -> None:
+    text = f"replicas: [{URL}]\nport: 9001"
+    assert load(text, tmp_path=tmp_path).settings == load_flags(port="9001").settings
 
 
 def test_replicas_of_a_stronger_source_replace_the_others(tmp_path: Path) -> None:
@@ -325,40 +273,6 @@ def test_empty_token_is_no_token(tmp_path: Path) -> None:
     assert "admin.token: ***" in told
 
 
-@pytest.mark.parametrize(
-    ("host", "admin_host", "clash"),
-    [
-        ("127.0.0.1", "127.0.0.1", True),
-        ("0.0.0.0", "127.0.0.1", True),
-        ("::", "::1", True),
-        ("127.0.0.1", "127.0.0.2", False),
-    ],
-)
-def test_one_port_for_two_purposes_is_refused(host: str, admin_host: str, clash: bool) -> None:
-    flags = {"host": host, "admin.host": admin_host, "port": "9000", "admin.port": "9000"}
-    if clash:
-        with pytest.raises(SettingsError, match=r"admin\.port: 9000 \(flag --admin-port\)"):
-            load_flags(**flags)
-    else:
-        assert load_flags(**flags).settings.admin.port == 9000
-
-
-@pytest.mark.parametrize("other", ["http://A:1", "http://a:1/", {"url": "http://a:1", "name": "b"}])
-def test_replica_given_twice_is_refused(other: object) -> None:
-    with pytest.raises(SettingsError, match=r"replicas\[2\]\.url: .*replicas\[0\] has this URL too"):
-        load_flags(replicas=["http://a:1", "http://c:1", other])
-
-
-def test_default_port_makes_no_difference_between_urls() -> None:
-    with pytest.raises(SettingsError, match=r"replicas\[1\]\.url"):
-        load_flags(replicas=["http://a", "http://a:80"])
-
-
-def test_replica_name_given_twice_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"replicas\[1\]\.name: 'a:1' .*name of its own"):
-        load_flags(replicas=["http://a:1/x", "http://a:1/y"])
-
-
 def test_setting_of_a_later_version_is_refused_with_its_origin(tmp_path: Path) -> None:
     told = message(f"replicas: [{URL}]\nworkers: 4\napi_keys: [{SECRET}]", tmp_path)
     assert "workers: 4 (" in told
@@ -369,9 +283,3 @@ def test_setting_of_a_later_version_is_refused_with_its_origin(tmp_path: Path) -
 def test_missing_file_is_told() -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.yaml: no such file"):
         load_settings(flags={"replicas": [URL]}, environ={}, config=Path("nowhere.yaml"))
-
-
-def test_settings_do_not_change_once_read() -> None:
-    settings = load_flags().settings
-    with pytest.raises(ValueError, match="frozen"):
-        settings.port = 1  # type: ignore[misc]

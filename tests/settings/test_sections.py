@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from replicarouter.settings_sections import AdminSettings, EjectSettings, LogSettings, TlsSettings
-from replicarouter.settings_values import Section
+from replicarouter.settings.sections import AdminSettings, EjectSettings, LogSettings, TlsSettings
+from replicarouter.settings.values import Section
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from replicarouter.settings_errors import Location, dotted, shown
-from replicarouter.settings_values import Section
+from replicarouter.settings.errors import Location, dotted, shown
+from replicarouter.settings.values import Section
 
 if TYPE_CHECKING:
     from replicarouter.settings import Settings

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from replicarouter.settings import ReplicaSettings, Settings
-from replicarouter.settings_errors import Location, dotted
-from replicarouter.settings_scope import (
+from replicarouter.settings.errors import Location, dotted
+from replicarouter.settings.keys import keys_of
+from replicarouter.settings.scope import (
     REFUSED,
     WITHOUT_EFFECT,
     refused,
     scope_note,
     without_effect,
 )
-from replicarouter.settings_sources import keys_of
 
 URL = "http://127.0.0.1:8001"
 
@@ -49,14 +49,11 @@ def test_defaults_written_out_are_neither_refused_nor_told() -> None:
         ({"cors": {"allow_origins": ["*"]}}, ["cors.allow_origins"]),
         ({"aliases": {"a": "b"}}, ["aliases"]),
         (
-            {"admission": {"max_outstanding_per_replica": 8}},
-            ["admission.max_outstanding_per_replica"],
+            {"replicas": [{"url": URL, "role": "prefill"}, {"url": "http://b", "role": "decode"}]},
+            ["replicas[0].role", "replicas[1].role"],
         ),
-        (
-            {"replicas": [URL, {"url": "http://b", "role": "decode", "max_outstanding": 4}]},
-            ["replicas[1].max_outstanding", "replicas[1].role"],
-        ),
-        ({"replicas": [{"url": URL, "max_outstanding": 0, "role": "both"}]}, []),
+        ({"replicas": [{"url": URL, "max_outstanding": 4, "role": "both"}]}, []),
+        ({"admission": {"max_outstanding_per_replica": 8}}, []),
         ({"replicas": [{"url": URL, "api_key": "k", "labels": {"a": "b"}}]}, []),
         ({"extra_paths": ["/v1/x"], "expose_replica": False}, []),
     ],
@@ -84,6 +81,7 @@ def test_what_would_silently_be_lost_is_refused(values: dict[str, Any], names: l
         ),
         ({"replicas": [{"url": URL, "name": "a", "weight": 3}]}, []),
         ({"connector": {"limit": 5}, "timeouts": {"idle": 3}}, []),
+        ({"admission": {"max_queued": 5, "queue_timeout": 3}}, []),
     ],
 )
 def test_what_is_accepted_without_effect_is_told(values: dict[str, Any], names: list[str]) -> None:

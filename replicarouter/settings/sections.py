@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from replicarouter.settings_values import (
+from replicarouter.settings.values import (
     Count,
     FileName,
     Flag,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from replicarouter import settings_values as kinds
-from replicarouter.settings_values import byte_text, is_host, is_loopback
+from replicarouter.settings import values as kinds
+from replicarouter.settings.values import byte_text, is_host, is_loopback
 
 MIB = 2**20
 

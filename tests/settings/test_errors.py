@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicarouter.settings_errors import Location, dotted, shown, unknown
+from replicarouter.settings.errors import Location, dotted, shown, unknown
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
-"""The settings tree: its root, and `load_settings`, which fills it from flags, environment, YAML
-file and defaults, in this order. A setting is a field here or in `settings_sections`."""
+"""The root of the settings tree. A setting is a field here or in `sections`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from replicarouter.settings_errors import SettingsError, explain
-from replicarouter.settings_replica import ReplicaSettings
-from replicarouter.settings_scope import refused
-from replicarouter.settings_sections import (
+from replicarouter.settings.keys import DELIMITER, PREFIX
+from replicarouter.settings.replica import ReplicaSettings
+from replicarouter.settings.sections import (
     AdminSettings,
     AdmissionSettings,
     ConnectorSettings,
@@ -26,8 +22,7 @@ from replicarouter.settings_sections import (
     TimeoutSettings,
     TlsSettings,
 )
-from replicarouter.settings_sources import gather, known_keys
-from replicarouter.settings_values import (
+from replicarouter.settings.values import (
     ByteCount,
     FileName,
     Flag,
@@ -38,7 +33,6 @@ from replicarouter.settings_values import (
     RelayedPath,
     Seconds,
     Secrets,
-    Section,
     Switch,
     Text,
     accepts_items,
@@ -46,17 +40,26 @@ from replicarouter.settings_values import (
     conflict,
 )
 
-__all__ = ["Loaded", "ReplicaSettings", "Settings", "SettingsError", "load_settings"]
-
 PolicyName = Literal["round-robin", "least-outstanding", "power-of-two", "random"]
 POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
 """The policies that can be configured: the keys of the registry of policies."""
 
+SOURCES = "sources"
+"""The one keyword that is no setting: the sources to read, the strongest first."""
+
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104
 
 
-class Settings(Section):
+class Settings(BaseSettings):
     """All settings of the router."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        case_sensitive=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+    )
 
     host: Annotated[Host, Flag("--host", "HOST")] = Field(
         default="127.0.0.1", description="Address that clients connect to."
@@ -121,6 +124,18 @@ class Settings(Section):
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read the sources that are given; without any, settings made in code are what the code says."""
+        sources: tuple[PydanticBaseSettingsSource, ...] = init_settings().get(SOURCES, (init_settings,))
+        return sources
+
     @model_validator(mode="after")
     def _check_replicas(self) -> Self:
         if not self.replicas:
@@ -145,36 +160,3 @@ class Settings(Section):
         if self.port and self.port == self.admin.port and (len(hosts) == 1 or hosts & _ANY_ADDRESS):
             raise conflict(("admin", "port"), self.admin.port, "clients connect to this port")
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Settings and, for each dotted key, where its value came from.
-
-    An origin is `default`, `flag --port`, `environment REPLICAROUTER_PORT` or the file's name.
-    """
-
-    settings: Settings
-    origins: Mapping[str, str]
-
-
-def load_settings(*, flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None) -> Loaded:
-    """Read the settings; the same key from two sources counts as the stronger source says.
-
-    `flags` holds the flags given, by dotted key. Raises SettingsError with a line for each problem.
-    """
-    gathered = gather(Settings, flags=flags, environ=environ, config=config)
-    try:
-        settings = Settings.model_validate(gathered.values)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-        raise SettingsError(
-            explain(
-                problems,
-                source=gathered.source,
-                known=lambda location: known_keys(Settings, location),
-            )
-        ) from None
-    if unavailable := refused(settings, source=gathered.source):
-        raise SettingsError("\n".join(unavailable))
-    return Loaded(settings, gathered.origins)

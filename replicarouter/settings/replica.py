@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from replicarouter.settings_values import (
+from replicarouter.settings.values import (
     Count,
     PositiveCount,
     Secret,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from replicarouter.settings_replica import EngineName, ReplicaSettings, canonical_url
+from replicarouter.settings.replica import EngineName, ReplicaSettings, canonical_url
 
 
 def replica(entry: Any) -> ReplicaSettings:

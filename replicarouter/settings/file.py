@@ -1,4 +1,5 @@
-"""The YAML file as plain values, with the line on which each stands."""
+"""The YAML file as plain values, with the line on which each stands: the library's own YAML source
+knows no lines, takes a key given twice, and passes over a file that is missing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from replicarouter.settings_errors import Location, SettingsError, dotted
+from replicarouter.errors import SettingsError
+from replicarouter.settings.errors import Location, dotted
 
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"

@@ -17,10 +17,6 @@ _LONGEST_VALUE = 100
 _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 
-class SettingsError(Exception):
-    """The settings cannot be used; the message has one line for each problem."""
-
-
 def dotted(location: Location) -> str:
     """Write a place as people do: `replicas[0].url`."""
     text = ""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from replicarouter.settings_errors import SettingsError
-from replicarouter.settings_file import FileContent, read_settings_file
+from replicarouter.errors import SettingsError
+from replicarouter.settings.file import FileContent, read_settings_file
 
 
 def read(text: str, tmp_path: Path) -> FileContent:

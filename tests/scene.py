@@ -1,0 +1,71 @@
+"""Small values of the router's own kinds, for tests of single rooms: replicas, fleets, exchanges."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.lifecycle import Event
+from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.replica import Replica
+from replicarouter.protocol.endpoints import Endpoints
+from replicarouter.protocol.request import InferenceRequest
+from replicarouter.settings import ReplicaSettings
+
+CHAT = "/v1/chat/completions"
+
+
+class HandClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def replica_settings(name: str = "a", **options: Any) -> ReplicaSettings:
+    """`options` by their YAML names; the URL leads nowhere."""
+    return ReplicaSettings.model_validate({"url": f"http://{name}.invalid:8000", "name": name, **options})
+
+
+def a_replica(name: str = "a", *, most: int = 0, ledger: Ledger | None = None, **options: Any) -> Replica:
+    """A replica that is not part of a fleet."""
+    return Replica.join(replica_settings(name, **options), ledger or Ledger(), most)
+
+
+def a_fleet(
+    *replicas: str | ReplicaSettings, models: Sequence[str] = ("m1",), ready: bool = True, most: int = 0
+) -> Fleet:
+    """A fleet whose replicas all serve `models` (unless their settings say otherwise), ready or not."""
+    settings = [one if isinstance(one, ReplicaSettings) else replica_settings(one) for one in replicas]
+    fleet = Fleet(settings, Ledger(), most=most)
+    for replica in fleet:
+        if models and replica.settings.models is None:
+            fleet.list_models(replica, [{"id": model} for model in models])
+        if ready:
+            fleet.tell(replica, Event.PASSED, "said so")
+    return fleet
+
+
+def named(fleet: Fleet, name: str) -> Replica:
+    """The replica of this name."""
+    (found,) = [replica for replica in fleet if replica.name == name]
+    return found
+
+
+def an_exchange(clock: Callable[[], float] = lambda: 1000.0, **fields: Any) -> Exchange:
+    """A chat request whose head was read just now."""
+    values = {"client_id": "c", "upstream_id": "u", "method": "POST", "path": CHAT, "endpoint": CHAT}
+    return Exchange(**{**values, "accepted_at": clock(), **fields})
+
+
+def a_request(model: str | None = "m1") -> InferenceRequest:
+    """A chat request as policies see it."""
+    endpoint = Endpoints().find(CHAT)
+    assert endpoint is not None
+    return InferenceRequest(endpoint, model)
