@@ -19,6 +19,7 @@ from benchmarks.scenarios import SCENARIOS, Scenario
 
 REPLICAS = 8
 READY_TIMEOUT = 60.0  # seconds
+KEPT_UP = 0.97  # of the offered rate; below it a paced measurement says nothing about cost
 SETTLE = 1.5  # seconds between the first answer and the clients: probes of all replicas are through
 
 
@@ -71,6 +72,12 @@ class Measurement:
     def cost(self) -> float:
         """Return the proxy's CPU microseconds for each request or chunk."""
         return self.microseconds(self.user + self.system)
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether less was passed on than offered: then events came in lumps, and cheaply."""
+        offered = SCENARIOS[self.scenario].offered
+        return not self.failure and self.units < KEPT_UP * offered * self.seconds
 
     @property
     def bytes_per_stream(self) -> float:

@@ -24,12 +24,13 @@ def tables(measurements: Sequence[Measurement]) -> str:
 def ratios(measurements: Iterable[Measurement]) -> dict[str, dict[str, list[float]]]:
     """Return for each scenario and rival the router's cost over the rival's, one a repetition.
 
-    The cost is CPU time for each request or chunk, or memory for each idle stream.
+    The cost is CPU time for each request or chunk, or memory for each idle stream. What fell
+    behind the offered rate is left out.
     """
     costs: dict[tuple[str, int], dict[str, float]] = {}
     for each in measurements:
         cost = each.bytes_per_stream if each.held else each.cost
-        if not each.failure and each.proxy != DIRECT and cost > 0:
+        if not each.failure and not each.behind and each.proxy != DIRECT and cost > 0:
             costs.setdefault((each.scenario, each.repetition), {})[each.proxy] = cost
     found: dict[str, dict[str, list[float]]] = {}
     for (scenario, _), by_proxy in costs.items():
@@ -46,6 +47,7 @@ def one_line(each: Measurement) -> str:
     if each.failure:
         return f"{start} FAILED: {each.failure}"
     trouble = f"  ERRORS {dict(each.errors)}" if each.errors else ""
+    trouble += "  BEHIND the offered rate" if each.behind else ""
     if each.held:
         return f"{start} {each.held} streams, {each.bytes_per_stream / 1024:.1f} KiB each{trouble}"
     cost = f"{each.cost:7.1f}" if each.proxy != DIRECT else "      -"
@@ -65,7 +67,8 @@ def _table(measurements: Sequence[Measurement]) -> str:
     baseline = {each.repetition: each for each in measurements if each.proxy == DIRECT}
     for proxy, found in _by_proxy(measurements):
         cost = _spread([each.cost for each in found], 1) if proxy != DIRECT else "-"
-        row = [proxy, str(len(found)), cost]
+        behind = sum(one.behind for one in found)
+        row = [proxy, f"{len(found)}" + (f", {behind} behind" if behind else ""), cost]
         row.append(
             f"{_mid(found, lambda one: one.microseconds(one.user)):.1f} + "
             f"{_mid(found, lambda one: one.microseconds(one.system)):.1f}"

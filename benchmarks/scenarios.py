@@ -26,6 +26,11 @@ class Scenario:
         """Return what CPU time is divided by."""
         return "chunk" if self.events else "request"
 
+    @property
+    def offered(self) -> float:
+        """Return the units a second that a proxy which keeps up must pass on; 0: no such rate."""
+        return self.connections / self.interval if self.interval else 0.0
+
 
 SCENARIOS = {
     "short": Scenario(connections=64),

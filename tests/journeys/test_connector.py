@@ -9,9 +9,11 @@ import pytest
 
 from tests.fakes.client import Client, chat
 from tests.fakes.message import LAST_CHUNK
-from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held
+from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, sized
 from tests.fakes.running import Metrics, RunningRouter, StartRouter
 from tests.fakes.wire import eventually
+
+CLOSING = sized(b"{}", headers="Connection: close\r\n")
 
 
 def users(replica: FakeReplica) -> list[str]:
@@ -84,7 +86,7 @@ async def test_fleet_whose_engines_queue_is_not_proxy_limited(start_router: Star
         """The oldest has waited longer than it takes to call the router the limit."""
         requests = (await router.admin("/admin/requests")).json()["requests"]
         waiting = [row["age"] for row in requests if row["stage"] == "connecting"]
-        return min(waiting) > 0.2
+        return bool(min(waiting) > 0.2)
 
     await eventually(old_enough, "requests have waited")
     assert (await router.metrics()).value("proxy_limited") == 0
@@ -233,7 +235,8 @@ async def test_limit_is_not_exceeded_by_connections_that_idle(start_router: Star
 async def test_every_ending_gives_its_slot_back(start_router: StartRouter, ending: str) -> None:
     async def script(received: Received, connection: Connection) -> None:
         if b"probe" in received.body:
-            await connection.send(OK)
+            await connection.send(CLOSING)
+            connection.wire.close()
         elif ending == "reset":
             connection.wire.reset()
         elif ending == "bad":
