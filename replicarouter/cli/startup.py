@@ -95,6 +95,12 @@ def _warnings(
                 f"{replica.name} can run; raise it or set it to 0"
             )
             break
+    for replica in settings.replicas:
+        if replica.url.endswith("/v1"):
+            yield (
+                f"replica {replica.name}: its URL ends in /v1, which is put before every path (/v1/v1/…); "
+                "leave /v1 out"
+            )
     needed = 2 * capacity.requests + SPARE_DESCRIPTORS
     if descriptors < needed:
         yield (

@@ -15,6 +15,9 @@ from replicarouter.tasks import TaskSet, every
 
 log = logging.getLogger(__name__)
 
+MAX_VERSION = 4096
+"""Most bytes of a version document that are read."""
+
 MAX_ANSWER = 4 * 1024 * 1024
 """Most bytes of a model list that are read."""
 
@@ -29,6 +32,7 @@ class Prober:
         self._failed: dict[Replica, int] = {}
         self._passed: dict[Replica, int] = {}
         self._running: set[Replica] = set()
+        self._versions_asked: set[Replica] = set()
         self._tasks = TaskSet()
 
     async def probe_all(self) -> None:
@@ -97,6 +101,17 @@ class Prober:
         else:
             self._fleet.list_models(replica, cards)
             self._pass(replica)
+            await self._ask_version(replica)
+
+    async def _ask_version(self, replica: Replica) -> None:
+        """Ask what runs there, once for each time it comes up; an engine need not say."""
+        if replica in self._versions_asked:
+            return
+        self._versions_asked.add(replica)
+        url = f"{replica.settings.url.rstrip('/')}/version"
+        async with self._session.get(url, allow_redirects=False) as answer:
+            if answer.status == 200:
+                replica.engine_version = _version(await answer.content.read(MAX_VERSION))
 
     def _pass(self, replica: Replica) -> None:
         self._failed[replica] = 0
@@ -108,11 +123,21 @@ class Prober:
 
     def _fail(self, replica: Replica, why: str, *, at_once: bool = False) -> None:
         self._passed[replica] = 0
+        self._versions_asked.discard(replica)
         failed = self._failed[replica] = self._failed.get(replica, 0) + 1
         if at_once or replica.state is not State.READY or failed >= self._settings.unhealthy_after:
             self._fleet.tell(replica, Event.FAILED, why)
         else:
             replica.why = f"{why} ({failed} of {self._settings.unhealthy_after} times)"
+
+
+def _version(document: bytes) -> str:
+    """The version in a version document; empty when it holds none."""
+    try:
+        version = orjson.loads(document)["version"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return version[:64] if isinstance(version, str) else ""
 
 
 def _credentials(replica: Replica) -> dict[str, str]:

@@ -6,6 +6,9 @@ is a real key, never text that a model wrote.
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 _ANSWER_KEYS = (b'"content":', b'"text":', b'"arguments":')
 _REASONING_KEYS = (b'"reasoning":', b'"reasoning_content":', b'"thinking":')
@@ -13,21 +16,6 @@ _EVENT = b'"response.'
 _ANSWER_EVENTS = (b'"response.output_text.delta"', b'"response.function_call_arguments.delta"')
 _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 
-_NUMBER = re.compile(
-    rb'"(prompt_tokens|input_tokens|completion_tokens|output_tokens|cached_tokens|cache_read_input_tokens)"'
-    rb":\s*([0-9]{1,12})"
-)
-LONGEST_USAGE = 1024
-"""Bytes of a usage record that are looked at; vLLM's with all details takes about 300."""
-
-_KIND = {
-    b"prompt_tokens": "prompt",
-    b"input_tokens": "prompt",
-    b"completion_tokens": "completion",
-    b"output_tokens": "completion",
-    b"cached_tokens": "cached",
-    b"cache_read_input_tokens": "cached",
-}
 _IN_BAND_ERROR = re.compile(rb'(?:^|\n)data:\s*\{\s*"error":\s*[{"]|(?:^|\n)event:\s*error\s*\n')
 
 
@@ -53,12 +41,41 @@ def begins_reasoning(data: bytes) -> bool:
 def find_usage(tail: bytes) -> Usage | None:
     """The last usage record in the last bytes of an answer."""
     start = tail.rfind(b'"usage":')
-    if start < 0 or tail[start + 8 : start + 10].lstrip()[:1] != b"{":
+    start = tail.find(b"{", start, start + 10) if start >= 0 else -1
+    fields = _object(tail, start) if start >= 0 else None
+    if fields is None:
         return None
-    found: dict[str, int] = {}
-    for key, number in _NUMBER.findall(tail, start, start + LONGEST_USAGE):
-        found.setdefault(_KIND[key], int(number))
-    return Usage(found.get("prompt", 0), found.get("completion", 0), found.get("cached", 0))
+    details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details") or {}
+    return Usage(
+        prompt=_count(fields, "prompt_tokens", "input_tokens"),
+        completion=_count(fields, "completion_tokens", "output_tokens"),
+        cached=_count(fields, "cache_read_input_tokens") or _count(details, "cached_tokens"),
+    )
+
+
+def _object(data: bytes, start: int) -> dict[str, Any] | None:
+    """The JSON object that begins at `start`; None when it is broken or not whole."""
+    end = data.find(b"}", start)
+    while end >= 0:
+        text = data[start : end + 1]
+        if text.count(b"{") == text.count(b"}"):
+            try:
+                fields = orjson.loads(text)
+            except orjson.JSONDecodeError:
+                return None
+            return fields if isinstance(fields, dict) else None
+        end = data.find(b"}", end + 1)
+    return None
+
+
+def _count(fields: object, *names: str) -> int:
+    """The first of these fields that holds a number; 0 without one."""
+    if isinstance(fields, dict):
+        for name in names:
+            value = fields.get(name)
+            if isinstance(value, int):
+                return value
+    return 0
 
 
 def ends_in_error(tail: bytes) -> bool:

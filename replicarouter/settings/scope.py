@@ -84,8 +84,8 @@ def _listed(name: str, table: tuple[str, ...]) -> bool:
 
 def _changed(section: BaseModel, location: Location) -> Iterator[tuple[Location, object]]:
     """Yield the settings that are set to something else than their default."""
-    for name in type(section).model_fields:
-        value, place = getattr(section, name), (*location, name)
+    for name, value in section:
+        place = (*location, name)
         if isinstance(value, Section):
             yield from _changed(value, place)
         elif name == "replicas":

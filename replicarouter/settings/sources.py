@@ -1,5 +1,6 @@
 """What flags, environment and file say of the settings. The library's sources carry the values; added
-here is where each came from, that unknown variables are refused, and that a value replaces another whole."""
+here is where each came from, that unknown variables are refused, and that a value replaces another whole.
+Flags come parsed: the library's command line makes a flag of every setting, with help and errors its own."""
 
 import json
 import re

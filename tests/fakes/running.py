@@ -91,39 +91,14 @@ class StartRouter(Protocol):
     ) -> "RunningRouter": ...
 
 
-class RunningRouter:
-    """A router on loopback, and the clients that were connected to it through this object."""
+class Doors:
+    """The two ports of a router, and the clients that were connected to it through this object."""
 
-    def __init__(self, router: Router, token: str | None = None) -> None:
-        self._router = router
-        self._clients: list[Client] = []
+    def __init__(self, port: int, admin_port: int, token: str | None = None) -> None:
+        self.port = port
+        self.admin_port = admin_port
         self._token = token
-        self.stopped = False
-        self.settings = router.settings.model_dump()
-        self.port = router.port
-        self.admin_port = router.admin_port
-
-    @classmethod
-    async def start(cls, replicas: Iterable[FakeReplica | str], folder: Path, **options: Any) -> Self:
-        """Start on free ports. `options` are settings by their YAML names; intervals are short by default."""
-        document = {
-            "port": 0,
-            "replicas": [replica if isinstance(replica, str) else replica.settings for replica in replicas],
-            **options,
-        }
-        document["health"] = {"interval": 0.1, "timeout": 1.0, **options.get("health", {})}
-        document["scrape"] = {"interval": 0.1, **options.get("scrape", {})}
-        document["admin"] = {"port": free_port(), **options.get("admin", {})}
-        config = folder / "router.yaml"
-        config.write_text(json.dumps(document))
-        router = Router(load_settings(flags={}, environ={}, config=config).settings)
-        await router.start()
-        return cls(router, document["admin"].get("token"))
-
-    async def stop(self) -> None:
-        if not self.stopped:
-            self.stopped = True
-            await self._router.stop()
+        self._clients: list[Client] = []
 
     async def leave(self) -> None:
         """End all client connections."""
@@ -220,6 +195,38 @@ class RunningRouter:
             return states.count("ready") >= count
 
         await eventually(ready, f"{count} replicas are ready")
+
+
+class RunningRouter(Doors):
+    """A router that runs on this very loop."""
+
+    def __init__(self, router: Router, token: str | None = None) -> None:
+        super().__init__(router.port, router.admin_port, token)
+        self._router = router
+        self.settings = router.settings.model_dump()
+        self.stopped = False
+
+    @classmethod
+    async def start(cls, replicas: Iterable[FakeReplica | str], folder: Path, **options: Any) -> Self:
+        """Start on free ports. `options` are settings by their YAML names; intervals are short by default."""
+        document = {
+            "port": 0,
+            "replicas": [replica if isinstance(replica, str) else replica.settings for replica in replicas],
+            **options,
+        }
+        document["health"] = {"interval": 0.1, "timeout": 1.0, **options.get("health", {})}
+        document["scrape"] = {"interval": 0.1, **options.get("scrape", {})}
+        document["admin"] = {"port": free_port(), **options.get("admin", {})}
+        config = folder / "router.yaml"
+        config.write_text(json.dumps(document))
+        router = Router(load_settings(flags={}, environ={}, config=config).settings)
+        await router.start()
+        return cls(router, document["admin"].get("token"))
+
+    async def stop(self) -> None:
+        if not self.stopped:
+            self.stopped = True
+            await self._router.stop()
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,10 @@ def sized_flood() -> tuple[bytes, list[bytes]]:
 
 def closed_flood() -> tuple[bytes, list[bytes]]:
     return b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", sized_flood()[1]
+
+
+def received_at_least(client: Client, count: int) -> bool:
+    return client.wire.count_received >= count
 
 
 async def at_rest(wire: Wire) -> int:
@@ -135,12 +140,10 @@ async def test_reader_that_is_only_slow_is_served(start_router: StartRouter) -> 
 
     router = await start_router(FakeReplica(script), timeouts={"client_write": 0.5})
     client = await stalled(router, chat())
-    wanted = 0
-    for _ in range(8):
+    for wanted in range(24 * PIECE, 9 * 24 * PIECE, 24 * PIECE):
         client.wire.resume()
         # More than the operating system holds, so that the router sees the progress.
-        wanted += 24 * PIECE
-        await client.wire.until(lambda: client.wire.count_received >= wanted, "some more bytes")
+        await client.wire.until(partial(received_at_least, client, wanted), "some more bytes")
         client.wire.pause()
         await asyncio.sleep(0.15)
     client.wire.resume()

@@ -8,7 +8,7 @@ import pytest
 from tests.real_engine.build_venv import VARIABLE, default_venv, is_built
 from tests.real_engine.rig import HOST, EngineFleet, RouterProcess, free_port, wait_until
 
-SETTLE = 10.0
+SETTLE = 20.0
 """Seconds in which the engines finish what an earlier test left."""
 
 

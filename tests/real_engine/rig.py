@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ MODEL = "tiny"
 SLOTS = 2
 """Requests that one engine runs at a time; more of them wait in it."""
 
-CONTEXT = 2048
+CONTEXT = 4096
 """Tokens that fit the engine's context."""
 
 BOOT = 150.0
@@ -161,23 +160,19 @@ class RouterProcess:
     def __init__(self, replicas: Sequence[int], log: Path) -> None:
         self.port, self.admin_port = free_port(), free_port()
         self._log = log
-        flags = [f"--replica={self.name(port)}" for port in replicas]
+        flags = [f"--replica=http://{HOST}:{port}" for port in replicas]
         ports = [f"--port={self.port}", f"--admin-port={self.admin_port}"]
         command = [sys.executable, "-m", "replicarouter", "serve", *flags, *ports]
         environment = {name: value for name, value in os.environ.items() if "REPLICAROUTER" not in name}
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        wait_until(
-            lambda: self._process.poll() is not None or answers(self.port, "/ready"),
-            f"the router is ready, see {log}",
-            deadline=20,
-        )
-        assert self._process.poll() is None, log.read_text()
-
-    @staticmethod
-    def name(port: int) -> str:
-        """The address of the replica on this port."""
-        return f"http://{HOST}:{port}"
+        try:
+            wait_until(lambda: answers(self.port, "/ready"), "the router is ready", deadline=20)
+        except AssertionError as slow:
+            slow.add_note(log.read_text())
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def ledger(self) -> dict[str, Any]:
         """The operator's view of where every request is."""
@@ -191,7 +186,12 @@ class RouterProcess:
         return ledger["accepted"] == 0 and all(count == 0 for count in readings)
 
     def close(self) -> None:
-        """Stop as an operator does; an idle router leaves at once, with status 0."""
+        """Stop as an operator does; an idle router leaves at once, with status 0 and no error logged."""
         self._process.terminate()
-        status = self._process.wait(timeout=10)
-        assert status == 0, self._log.read_text()[-3000:]
+        try:
+            status = self._process.wait(timeout=10)
+        finally:
+            self._process.kill()
+        log = self._log.read_text()
+        assert status == 0, log[-3000:]
+        assert '"level": "error"' not in log

@@ -48,6 +48,7 @@ async def test_stream_equals_that_of_a_direct_request_event_by_event(
 ) -> None:
     sample = SAMPLES[name]
     direct, routed = await ask(fleet.ports[0], sample), await ask(router.port, sample)
+    assert (direct.status, routed.status) == (200, 200)
     assert essence(routed.body.entity) == essence(direct.body.entity)
     assert len(routed.body.chunks) > 1
     assert routed.ended == "clean"

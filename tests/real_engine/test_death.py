@@ -64,7 +64,7 @@ def test_killed_replica_is_left_out_until_it_serves_again(
 def test_stream_of_a_killed_replica_does_not_look_finished_and_others_go_on(
     client: openai.OpenAI, fleet: EngineFleet, router: RouterProcess, victim: int
 ) -> None:
-    tokens = CONTEXT // 2
+    tokens = CONTEXT // 4
     streams = {}
     for _ in fleet.ports:
         stream = client.chat.completions.create(

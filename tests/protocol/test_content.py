@@ -1,0 +1,194 @@
+"""What answers say in passing, over answers recorded from vLLM 0.32.0."""
+
+from collections.abc import Callable
+
+import pytest
+
+from replicarouter.protocol.content import (
+    Usage,
+    begins_answer,
+    begins_reasoning,
+    ends_in_error,
+    find_usage,
+)
+
+Recorded = Callable[[str], tuple[bytes, bytes]]
+
+USAGE = {
+    "chat": Usage(16, 8, 0),
+    "chat-stream": None,
+    "chat-stream-logprobs": None,
+    "chat-stream-usage": Usage(16, 6, 0),
+    "chat-stream-continuous-usage": Usage(16, 6, 0),
+    "completions-stream-usage": Usage(4, 4, 0),
+    "chat-reasoning": Usage(19, 60, 0),
+    "chat-reasoning-stream": Usage(19, 60, 0),
+    "tools-named": Usage(165, 35, 160),
+    "tools-named-stream": None,
+    "responses": Usage(16, 6, 0),
+    "responses-stream": Usage(16, 4, 0),
+    "anthropic-messages": Usage(16, 6, 0),
+    "anthropic-messages-stream": Usage(16, 4, 0),
+    "get-v1-models": None,
+    "unknown-model": None,
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_usage_is_found_in_recorded_answers(recorded: Recorded, name: str) -> None:
+    _, body = recorded(name)
+    assert find_usage(body) == USAGE[name]
+
+
+def test_of_several_usage_records_the_last_counts() -> None:
+    tail = b'{"usage":{"prompt_tokens":1,"completion_tokens":1}}'
+    tail += b'{"usage":{"prompt_tokens":9,"completion_tokens":2}}'
+    assert find_usage(tail) == Usage(9, 2, 0)
+
+
+def test_blanks_and_nulls_in_a_usage_record_do_no_harm() -> None:
+    tail = b'"usage": {"prompt_tokens": 7, "completion_tokens" : null, "details": {"cached_tokens": null}}'
+    assert find_usage(tail) == Usage(7, 0, 0)
+
+
+WRITTEN_BY_A_MODEL = [
+    b'{"content":"\\"usage\\":{\\"prompt_tokens\\":99}"}',
+    b'{"arguments":"{\\"usage\\":{\\"prompt_tokens\\":99}}"}',
+    b"data: usage:{prompt_tokens:99}",
+]
+
+
+@pytest.mark.parametrize("text", WRITTEN_BY_A_MODEL)
+def test_text_that_looks_like_usage_is_not_usage(text: bytes) -> None:
+    assert find_usage(text) is None
+    assert find_usage(b'"usage":{"prompt_tokens":3}' + text) == Usage(3, 0, 0)
+
+
+def test_numbers_behind_the_usage_record_are_not_counted() -> None:
+    tail = b'"usage":{"prompt_tokens":3}' + b" " * 2000 + b'"completion_tokens":5'
+    assert find_usage(tail) == Usage(3, 0, 0)
+
+
+@pytest.mark.parametrize("tail", [b'"usage":null', b'"usage":', b'"usage": ', b'"usage":[]', b'"usage"', b""])
+def test_a_record_without_numbers_is_none(tail: bytes) -> None:
+    assert find_usage(tail) is None
+
+
+def events(body: bytes) -> list[bytes]:
+    return body.split(b"\n\n\r\n")
+
+
+FIRST_ANSWER = {
+    "chat-stream": 1,
+    "chat-stream-usage": 1,
+    "completions-stream-usage": 0,
+    "responses-stream": 4,
+    "anthropic-messages-stream": 2,
+    "tools-named-stream": 2,
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ANSWER)
+def test_the_answer_begins_with_its_first_text(recorded: Recorded, name: str) -> None:
+    _, body = recorded(name)
+    telling = [begins_answer(event) for event in events(body)]
+    assert telling.index(True) == FIRST_ANSWER[name]
+
+
+def test_reasoning_is_told_from_the_answer(recorded: Recorded) -> None:
+    _, body = recorded("chat-reasoning-stream")
+    parts = events(body)
+    assert not any(begins_answer(part) for part in parts)
+    assert [begins_reasoning(part) for part in parts].index(True) == 1
+
+
+ANSWERS = [
+    *(
+        b'"content":"a"',
+        b'"content": "a"',
+        b'"text":"a"',
+        b'"arguments":"{"',
+        b'"content":"\\""',
+        b'"content":" "',
+    ),
+    b'"content":"","x":1,"content":"a"',
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"a"}',
+    b'"type":"response.function_call_arguments.delta"',
+]
+NO_ANSWERS = [
+    *(
+        b'"content":""',
+        b'"content":null',
+        b'"content":[]',
+        b'"content":',
+        b'"content":"',
+        b'"content": ""',
+        b"",
+    ),
+    *(b'"role":"assistant"', b"data: [DONE]", b": ping", b'"reasoning_content":"a"', b'"reasoning":"a"'),
+    *(b'"finish_reason":"stop"', b'"type":"response.created"', b'\\"content\\":\\"a\\"', b'"text":{"x":1}'),
+]
+
+
+@pytest.mark.parametrize("data", ANSWERS)
+def test_text_and_arguments_begin_an_answer(data: bytes) -> None:
+    assert begins_answer(data)
+
+
+@pytest.mark.parametrize("data", NO_ANSWERS)
+def test_roles_nulls_and_empty_strings_do_not(data: bytes) -> None:
+    assert not begins_answer(data)
+
+
+@pytest.mark.xfail(strict=True, reason="tool arguments of the messages API are not seen")
+def test_tool_arguments_of_the_messages_api_begin_an_answer() -> None:
+    assert begins_answer(b'"delta":{"type":"input_json_delta","partial_json":"{\\"a\\""}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b'"reasoning":"a"', b'"reasoning_content": "a"', b'"thinking":"a"'),
+        b'"type":"response.reasoning_text.delta"',
+    ],
+)
+def test_reasoning_begins_in_any_dialect(data: bytes) -> None:
+    assert begins_reasoning(data)
+    assert not begins_answer(data)
+
+
+@pytest.mark.parametrize("data", [b'"reasoning":""', b'"reasoning":null', b'"reasoning_effort":"low"', b""])
+def test_empty_reasoning_does_not_begin(data: bytes) -> None:
+    assert not begins_reasoning(data)
+
+
+IN_BAND = [
+    b'data: {"error": {"message": "EngineCore encountered an issue.", "code": 500}}\n\ndata: [DONE]\n\n',
+    b'data: {"id":1}\n\ndata: {"error":{"message":"x"}}\n\n',
+    b'data:{"error":"x"}\n\n',
+    b'9\r\ndata: {"error":{}}\n\n\r\n0\r\n\r\n',
+    b'event: error\ndata: {"type":"error"}\n\n',
+]
+NOT_IN_BAND = [
+    b'data: {"choices":[{"delta":{"content":"data: {\\"error\\": {"}}]}\n\n',
+    b'data: {"error":null,"id":1}\n\n',
+    b'data: {"id":1,"error":{"message":"x"}}\n\n',
+    b"event: message_stop\ndata: {}\n\n",
+    b"",
+]
+
+
+@pytest.mark.parametrize("tail", IN_BAND)
+def test_an_error_in_band_is_seen(tail: bytes) -> None:
+    assert ends_in_error(tail)
+
+
+@pytest.mark.parametrize("tail", NOT_IN_BAND)
+def test_other_ends_are_no_errors(tail: bytes) -> None:
+    assert not ends_in_error(tail)
+
+
+@pytest.mark.parametrize("name", [name for name in USAGE if "stream" in name])
+def test_recorded_streams_end_without_an_error(recorded: Recorded, name: str) -> None:
+    _, body = recorded(name)
+    assert not ends_in_error(body)
