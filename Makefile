@@ -22,7 +22,7 @@ tests: $(VENV)/.dev
 
 # Real vLLM on this machine's CPU: about a minute of set-up and 2.3 GB of disk at the first time.
 test-real-engine: $(VENV)/.dev
-	tests/real_engine/build_venv.sh
+	$(RUN)/python tests/real_engine/build_venv.py
 	$(RUN)/python -m pytest -m real_engine tests/real_engine
 
 bench: $(VENV)/.dev

@@ -185,7 +185,7 @@ class Router:
         )
         terms = Terms(
             clock=self._clock,
-            gaps=self.metrics.gaps,
+            timings=self.metrics,
             response_head=settings.timeouts.response_head,
             idle=settings.timeouts.idle,
             expose_replica=settings.expose_replica,

@@ -12,6 +12,7 @@ TABLE = {
     "InternalError": (500, "internal_error", O, False),
     "ClientError": (400, "invalid_request", C, False),
     "InvalidRequest": (400, "invalid_request", C, False),
+    "MalformedRequest": (400, "invalid_request", C, False),
     "InvalidApiKey": (401, "invalid_api_key", C, False),
     "ModelNotFound": (404, "model_not_found", C, False),
     "UnknownPath": (404, "unknown_path", C, False),
@@ -61,6 +62,10 @@ def test_who_is_turned_away_for_now_is_told_when_to_come_back(name: str) -> None
     error = ERRORS[name]("later")
     assert error.retry_after is not None
     assert error.retry_after > 0
+
+
+def test_only_a_malformed_request_ends_its_connection_by_itself() -> None:
+    assert [name for name, error in ERRORS.items() if error.closes] == ["MalformedRequest"]
 
 
 def test_a_client_is_not_blamed_on_a_replica() -> None:

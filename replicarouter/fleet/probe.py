@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from replicarouter.fleet.fetch import read_whole
 from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
@@ -93,7 +94,7 @@ class Prober:
             if answer.status != 200:
                 self._fail(replica, f"/v1/models answers {answer.status}")
                 return
-            cards = _cards(await answer.content.read(MAX_ANSWER))
+            cards = _cards(await read_whole(answer, MAX_ANSWER))
         if cards is None:
             self._fail(replica, "/v1/models answers something else than a model list")
         elif not cards:
@@ -111,7 +112,7 @@ class Prober:
         url = f"{replica.settings.url.rstrip('/')}/version"
         async with self._session.get(url, allow_redirects=False) as answer:
             if answer.status == 200:
-                replica.engine_version = _version(await answer.content.read(MAX_VERSION))
+                replica.engine_version = _version(await read_whole(answer, MAX_VERSION))
 
     def _pass(self, replica: Replica) -> None:
         self._failed[replica] = 0

@@ -7,6 +7,7 @@ import aiohttp
 
 from replicarouter.clock import Clock
 from replicarouter.engines import DIALECTS, PARSER, detect
+from replicarouter.fleet.fetch import read_whole
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import ScrapeSettings
@@ -47,7 +48,7 @@ class Scraper:
                 async with self._session.get(url, allow_redirects=False) as answer:
                     if answer.status != 200:
                         return
-                    page = await answer.content.read(MAX_PAGE)
+                    page = await read_whole(answer, MAX_PAGE)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             log.debug("no reading", extra={"replica": replica.name, "error": type(error).__name__})
             return

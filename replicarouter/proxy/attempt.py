@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from replicarouter.admission.lease import Lease
-from replicarouter.cells import Histograms
 from replicarouter.clock import Clock
 from replicarouter.errors import (
     BadReplicaResponse,
@@ -19,7 +18,7 @@ from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
 from replicarouter.proxy.body import Body
 from replicarouter.proxy.caller import Caller
-from replicarouter.proxy.observe import Observer
+from replicarouter.proxy.observe import Observer, Timings
 from replicarouter.proxy.relay import ClientLeft, Relay
 from replicarouter.proxy.upstream import Link
 
@@ -29,10 +28,10 @@ SWITCHING_PROTOCOLS = 101
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every attempt. `gaps` takes the seconds between tokens, one series a replica."""
+    """What holds for every attempt; times in seconds, 0 for no bound."""
 
     clock: Clock
-    gaps: Histograms
+    timings: Timings
     response_head: float
     idle: float
     expose_replica: bool
@@ -128,7 +127,7 @@ class Attempt:
         observer = Observer(
             exchange,
             terms.clock,
-            terms.gaps.of((self._lease.replica.name,)),
+            terms.timings,
             stream=head.event_stream and not head.encoded,
         )
         try:

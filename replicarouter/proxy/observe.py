@@ -1,8 +1,9 @@
 """Watches an answer's bytes as they pass: first content, gaps between tokens, usage. Holds nothing up."""
 
 from collections import deque
+from typing import Protocol
 
-from replicarouter.cells import Histogram
+from replicarouter.cells import Histograms
 from replicarouter.clock import Clock
 from replicarouter.exchange import UPSTREAM_ERROR, Exchange
 from replicarouter.protocol.content import (
@@ -19,15 +20,38 @@ LARGE = 16384
 """A read of this many bytes holds the whole tail by itself."""
 
 
+class Timings(Protocol):
+    """Who takes the times of answers: `gaps` between tokens, a series a replica, and first contents."""
+
+    gaps: Histograms
+
+    def first_content(self, exchange: Exchange) -> None:
+        """The first content, reasoning included, was sent on."""
+
+    def first_answer(self, exchange: Exchange) -> None:
+        """The first answer text, after reasoning, was sent on."""
+
+
 class Observer:
     """One answer's watcher. `chunk` is called for every read, so it does next to nothing."""
 
-    __slots__ = ("_clock", "_exchange", "_gaps", "_seeking", "_started", "_stream", "_tail", "last")
+    __slots__ = (
+        "_clock",
+        "_exchange",
+        "_gaps",
+        "_seeking",
+        "_started",
+        "_stream",
+        "_tail",
+        "_timings",
+        "last",
+    )
 
-    def __init__(self, exchange: Exchange, clock: Clock, gaps: Histogram, *, stream: bool) -> None:
+    def __init__(self, exchange: Exchange, clock: Clock, timings: Timings, *, stream: bool) -> None:
         self._exchange = exchange
         self._clock = clock
-        self._gaps = gaps
+        self._timings = timings
+        self._gaps = timings.gaps.of((exchange.replica,))
         self._stream = stream
         self._seeking = stream
         self._started = False
@@ -74,8 +98,10 @@ class Observer:
         """Look for the first content, and after reasoning for the first answer."""
         exchange = self._exchange
         if begins_answer(data):
-            exchange.first_answer_at = now
             self._seeking = False
+            exchange.first_answer_at = now
+            if exchange.reasoned:
+                self._timings.first_answer(exchange)
         elif self._started:
             return
         elif begins_reasoning(data):
@@ -85,3 +111,4 @@ class Observer:
         if not self._started:
             self._started = True
             exchange.first_content_at = now
+            self._timings.first_content(exchange)

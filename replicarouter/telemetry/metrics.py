@@ -1,4 +1,4 @@
-"""Counters and histograms, fed once for each exchange when it has ended."""
+"""Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
 from replicarouter.cells import Counter, Histograms
 from replicarouter.exchange import Exchange
@@ -29,6 +29,17 @@ class Metrics:
         self.affinity = Counter()  # policy, result
         self.shed = Counter()  # reason
 
+    def first_content(self, exchange: Exchange) -> None:
+        """Time the first content when it comes: a long stream must not hide its own start."""
+        first = exchange.first_content_at
+        self.ttft.of((exchange.model,)).observe(first - exchange.received_at)
+        self.upstream_ttft.of((exchange.replica,)).observe(first - exchange.leased_at)
+
+    def first_answer(self, exchange: Exchange) -> None:
+        """Time the first answer text after reasoning."""
+        took = exchange.first_answer_at - exchange.received_at
+        self.answer_ttft.of((exchange.model,)).observe(took)
+
     def observe(self, exchange: Exchange) -> None:
         """Take over what an ended exchange has to tell."""
         if exchange.endpoint != OTHER:
@@ -43,11 +54,6 @@ class Metrics:
         self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
             self.connect.of(replica).observe(exchange.sent_at - exchange.leased_at)
-        if exchange.first_content_at:
-            self.ttft.of(model).observe(exchange.first_content_at - exchange.received_at)
-            self.upstream_ttft.of(replica).observe(exchange.first_content_at - exchange.leased_at)
-        if exchange.reasoned and exchange.first_answer_at:
-            self.answer_ttft.of(model).observe(exchange.first_answer_at - exchange.received_at)
         self._count_tokens(exchange)
 
     def _count_tokens(self, exchange: Exchange) -> None:

@@ -13,12 +13,13 @@ from aiohttp import web
 class Engine:
     """Answers each path with a status and the pieces of a body, sent one by one; `url` once it listens.
 
-    While `held` is set, an answer waits for it behind its first piece. `asked` are the paths and keys.
+    While `held` is set, an answer waits for it behind its first piece; `silent_at` is a path without one. `asked` are the paths and keys.
     """
 
     answers: dict[str, tuple[int, list[bytes]]] = field(default_factory=dict)
     held: asyncio.Event | None = None
     silent: bool = False
+    silent_at: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
     running: web.AppRunner | None = None
@@ -41,7 +42,7 @@ class Engine:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, request.headers.get("Authorization")))
-        if self.silent:
+        if self.silent or request.path == self.silent_at:
             await asyncio.Event().wait()
         status, pieces = self.answers.get(request.path, (404, []))
         response = web.StreamResponse(status=status)

@@ -58,7 +58,7 @@ async def test_only_the_model_list_is_asked_with_the_replicas_key(engine: Engine
     prober, replica = watch({"api_key": "secret"})
     await prober.probe(replica)
 
-    assert engine.asked == [("/health", None), ("/v1/models", "Bearer secret")]
+    assert engine.asked == [("/health", None), ("/v1/models", "Bearer secret"), ("/version", None)]
 
 
 async def test_configured_models_are_not_asked_for(engine: Engine, watch: Watch) -> None:
@@ -216,6 +216,50 @@ async def test_a_round_asks_every_replica(engine: Engine, session: aiohttp.Clien
     await Prober(fleet, session, HealthSettings()).probe_all()
 
     assert [replica.state for replica in fleet] == [State.READY] * 3
+
+
+VERSIONS = {
+    b'{"version":"0.32.0"}': "0.32.0",
+    b'{"version":"' + b"1" * 100 + b'"}': "1" * 64,
+    b'{"version":1}': "",
+    b"{}": "",
+    b"[]": "",
+    b"0.32.0": "",
+    b"": "",
+}
+
+
+@pytest.mark.parametrize("document", VERSIONS)
+async def test_the_version_is_what_the_engine_says(engine: Engine, watch: Watch, document: bytes) -> None:
+    engine.says("/version", document)
+    prober, replica = watch()
+    await prober.probe(replica)
+
+    assert replica.engine_version == VERSIONS[document]
+    assert replica.state is State.READY
+
+
+async def test_the_version_is_asked_once_each_time_a_replica_comes_up(engine: Engine, watch: Watch) -> None:
+    prober, replica = watch(unhealthy_after=1)
+    for _ in range(3):
+        await prober.probe(replica)
+    assert engine.times("/version") == 1
+
+    engine.says("/health", b"", status=503)
+    await prober.probe(replica)
+    engine.says("/health", b"")
+    engine.says("/version", b'{"version":"2"}')
+    await prober.probe(replica)
+    assert (engine.times("/version"), replica.engine_version) == (2, "2")
+
+
+@pytest.mark.xfail(strict=True, reason="a version that does not come counts as a failed probe")
+async def test_a_replica_that_does_not_say_its_version_is_healthy(engine: Engine, watch: Watch) -> None:
+    prober, replica = watch(unhealthy_after=1, timeout=0.2)
+    engine.silent_at = "/version"
+    await prober.probe(replica)
+
+    assert replica.state is State.READY
 
 
 @pytest.mark.xfail(strict=True, reason="only the first piece of the list is read")

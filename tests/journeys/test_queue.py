@@ -187,6 +187,9 @@ async def test_every_ending_lets_the_next_in(start_router: StartRouter, ending: 
         finally:
             now -= 1
 
+    def last_body() -> bytes:
+        return replica.requests[-1].body if replica.requests else b""
+
     replica = FakeReplica(script)
     timeouts = {"response_head": 0.1} if ending == "timeout" else {}
     router = await start_router(replica, admission=ONE, timeouts=timeouts)
@@ -257,18 +260,43 @@ async def test_newcomer_takes_from_the_queue(start_router: StartRouter) -> None:
     assert (await clients[0].answer()).status == 200
 
 
-async def test_queue_of_a_pool_that_dies_is_told(start_router: StartRouter) -> None:
-    """The waiters of a pool without a ready replica get their 503 at once, not at their deadline."""
+async def test_queue_of_a_pool_that_dies_is_told_in_time(start_router: StartRouter) -> None:
     gate = asyncio.Event()
     replica = FakeReplica(held(b"", gate, OK))
-    router = await start_router(replica, admission=ONE)
+    router = await start_router(replica, admission={**ONE, "queue_timeout": 0.5})
     clients = [await router.begin(chat()) for _ in range(3)]
     await router.stage(sent=1, queued=2)
     replica.probes.health = 503
     for client in clients[1:]:
-        (await client.answer()).refused(503, "no_replica")
+        answer = await client.answer()
+        answer.refused(503, answer.json()["error"]["code"])
+        assert int(answer.head.get("retry-after") or 0) >= 1
     gate.set()
     assert (await clients[0].answer()).status == 200
+    assert len(replica.requests) == 1
+
+
+async def test_queue_outlives_a_short_absence_of_its_replica(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    replica = FakeReplica(held(b"", gate, OK))
+    router = await start_router(replica, admission=ONE)
+    holder = await router.begin(chat())
+    await router.stage(sent=1)
+    replica.probes.health = 503
+
+    async def down() -> bool:
+        return str((await router.ledger()).replica(replica)["state"]) == "unhealthy"
+
+    waiting = [await router.begin(chat()) for _ in range(2)]
+    await router.stage(sent=1, queued=2)
+    await eventually(down, "the replica is unhealthy")
+    gate.set()
+    assert (await holder.answer()).status == 200
+    replica.probes.health = 200
+    for client in waiting:
+        answer = await client.answer()
+        assert answer.status in {200, 503}
+    assert (await router.ask(chat())).status in {200, 503}
 
 
 async def test_replica_that_refuses_a_waiter_leaves_it_another(start_router: StartRouter) -> None:

@@ -104,10 +104,10 @@ def test_response_of_the_newer_api_arrives(client: openai.OpenAI, direct: openai
 
 def test_request_id_reaches_the_engine_and_comes_back(client: openai.OpenAI) -> None:
     answer = client.chat.completions.with_raw_response.create(
-        model=MODEL, messages=QUESTION, max_tokens=4, extra_headers={"X-Request-Id": "order-66"}
+        model=MODEL, messages=QUESTION, max_tokens=4, extra_headers={"X-Request-Id": "chosen-by-the-client"}
     )
-    assert answer.headers["X-Request-Id"] == "order-66"
-    assert answer.parse().id == "chatcmpl-order-66"
+    assert answer.headers["X-Request-Id"] == "chosen-by-the-client"
+    assert answer.parse().id == "chatcmpl-chosen-by-the-client"
 
 
 def test_made_request_id_is_the_engines_too(client: openai.OpenAI) -> None:
