@@ -19,6 +19,9 @@ class Stage(IntEnum):
         return self.name.lower()
 
 
+OTHER = "other"
+"""The label of an endpoint or model that the router does not serve."""
+
 OK = "ok"
 CLIENT_GONE = "client_gone"
 UPSTREAM_ERROR = "upstream_error"

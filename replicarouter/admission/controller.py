@@ -10,7 +10,7 @@ from replicarouter.admission.lease import Lease
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
-from replicarouter.exchange import Exchange, Stage
+from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
@@ -81,9 +81,7 @@ class Admission:
         except BaseException as error:
             if granted.done() and not granted.cancelled():
                 # Granted, but this request had already given up: the room must not be lost.
-                lease = granted.result()
-                lease.end()
-                self.room_at(lease.replica)
+                self.give_back(granted.result(), request, pool, outcome=CLIENT_GONE, failed=False)
             if isinstance(error, TimeoutError):
                 raise QueueTimeout(
                     f"No replica had room within {limits.seconds:g} seconds; try again later."

@@ -16,6 +16,7 @@ from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
 from replicarouter.cli.startup import raise_descriptor_limit, start_up_block
 from replicarouter.settings import Settings
+from replicarouter.tasks import TaskSet
 from replicarouter.telemetry import logs
 
 NAME = "serve"
@@ -65,13 +66,25 @@ async def _serve(settings: Settings, descriptors: int) -> int:
 
 async def _wind_down(router: Router, settings: Settings, signals: "asyncio.Queue[str]") -> int:
     """Drain, unless a second signal or the time limit comes first."""
-    drain = asyncio.ensure_future(router.drain(delay=settings.drain.delay, limit=settings.drain.timeout))
-    again = asyncio.ensure_future(signals.get())
-    await asyncio.wait((drain, again), return_when=asyncio.FIRST_COMPLETED)
-    forced = not drain.done()
+    tasks = TaskSet()
+    drained = asyncio.Event()
+    forced = False
+
+    async def drain() -> None:
+        await router.drain(delay=settings.drain.delay, limit=settings.drain.timeout)
+        drained.set()
+
+    async def second_signal() -> None:
+        nonlocal forced
+        await signals.get()
+        forced = True
+        drained.set()
+
+    tasks.start(drain(), "drain")
+    tasks.start(second_signal(), "second signal")
+    await drained.wait()
+    await tasks.close()
     left = len(router.ledger.in_flight)
-    drain.cancel()
-    again.cancel()
     if left:
         log.warning("requests cut", extra={"in_flight": left, "forced": forced})
     await router.stop()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -66,10 +67,12 @@ class Prober:
             self._fail(replica, "refuses connections", at_once=True)
         except TimeoutError:
             self._fail(replica, f"does not answer within {self._settings.timeout:g} s")
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             self._fail(replica, f"connection fails ({type(error).__name__})")
         finally:
             self._running.discard(replica)
+        if replica.state is State.READY:
+            await self._ask_version(replica)
 
     def _watch(self, replica: Replica) -> None:
         async def turn() -> None:
@@ -102,7 +105,6 @@ class Prober:
         else:
             self._fleet.list_models(replica, cards)
             self._pass(replica)
-            await self._ask_version(replica)
 
     async def _ask_version(self, replica: Replica) -> None:
         """Ask what runs there, once for each time it comes up; an engine need not say."""
@@ -110,9 +112,11 @@ class Prober:
             return
         self._versions_asked.add(replica)
         url = f"{replica.settings.url.rstrip('/')}/version"
-        async with self._session.get(url, allow_redirects=False) as answer:
-            if answer.status == 200:
-                replica.engine_version = _version(await read_whole(answer, MAX_VERSION))
+        with suppress(aiohttp.ClientError, OSError):
+            async with asyncio.timeout(self._settings.timeout):
+                async with self._session.get(url, allow_redirects=False) as answer:
+                    if answer.status == 200:
+                        replica.engine_version = _version(await read_whole(answer, MAX_VERSION))
 
     def _pass(self, replica: Replica) -> None:
         self._failed[replica] = 0

@@ -103,7 +103,7 @@ class Fleet:
 
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
-        fresh = tuple(dict(card) for card in cards)
+        fresh = tuple({card["id"]: dict(card) for card in cards}.values())
         if fresh != replica.cards:
             replica.cards = fresh
             self._regroup()

@@ -14,6 +14,9 @@ from replicarouter.settings import ReplicaSettings
 PENALTY = 10.0
 """Seconds for which a failure counts like one more outstanding request."""
 
+FOREIGN_HOLDS = 10.0
+"""Seconds for which a reading says something about requests of others."""
+
 PEAK_READINGS = 10
 """Readings over which our own peak explains what an engine reports; gauges may lag by seconds."""
 
@@ -104,16 +107,22 @@ class Replica:
 
     def failed(self, now: float) -> None:
         """Remember a failure, for the penalty that keeps a fast-failing replica unattractive."""
+        self._forget_failures(now)
         self.failures.append(now)
 
     def load(self, now: float) -> float:
         """Outstanding, what others have there, and recent failures: what a newcomer queues behind."""
-        load = self.cells[self.row + OUTSTANDING] + self.foreign
+        load: float = self.cells[self.row + OUTSTANDING]
+        if self.foreign and self.reading is not None and now - self.reading.at <= FOREIGN_HOLDS:
+            load += self.foreign
         if self.failures:
-            while self.failures and self.failures[0] <= now - PENALTY:
-                self.failures.popleft()
+            self._forget_failures(now)
             load += len(self.failures)
         return load
+
+    def _forget_failures(self, now: float) -> None:
+        while self.failures and self.failures[0] <= now - PENALTY:
+            self.failures.popleft()
 
 
 def _restarted(before: EngineReading, after: EngineReading) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-_ANSWER_KEYS = (b'"content":', b'"text":', b'"arguments":')
+_ANSWER_KEYS = (b'"content":', b'"text":', b'"arguments":', b'"partial_json":')
 _REASONING_KEYS = (b'"reasoning":', b'"reasoning_content":', b'"thinking":')
 _EVENT = b'"response.'
 _ANSWER_EVENTS = (b'"response.output_text.delta"', b'"response.function_call_arguments.delta"')

@@ -7,9 +7,6 @@ from enum import Enum
 
 from replicarouter.errors import MethodNotAllowed, UnknownPath
 
-OTHER = "other"
-"""The `endpoint` label of requests that match no row."""
-
 
 class Body(Enum):
     """What a request's body is, as far as routing must know."""

@@ -14,6 +14,9 @@ MAX_LINE = 4096
 MAX_TRAILERS = 16384
 """Most bytes of trailer fields."""
 
+REMEMBERED_LINE = 8
+"""Longest size line that is worth remembering: one without extensions."""
+
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
 
 
@@ -86,12 +89,25 @@ class UntilClose:
         return True
 
 
-@lru_cache(maxsize=4096)
 def _size(line: bytes) -> int:
+    """The chunk size that a size line declares."""
+    return _plain_size(line) if len(line) <= REMEMBERED_LINE else _parsed_size(line)
+
+
+def _parsed_size(line: bytes) -> int:
     match = _SIZE_LINE.fullmatch(line)
-    if match is None:
+    if match is None or len(line) > MAX_LINE:
         raise BadFraming("malformed chunk size")
     return int(match[1], 16)
+
+
+# Streams repeat the sizes of their chunks; looking one up costs a fifth of parsing it.
+_plain_size = lru_cache(maxsize=4096)(_parsed_size)
+
+
+def _ends_chunk(data: bytes, at: int) -> bool:
+    """Whether the line end behind a chunk's data is complete at `at`; the last read may hold its half."""
+    return data.startswith(b"\n") if at == 1 else data.startswith(b"\r\n", at - 2)
 
 
 class Chunked:
@@ -113,13 +129,8 @@ class Chunked:
             if self._trailing or at < 0:
                 return at
         size = len(data)
-        while True:
-            if at > size:
-                self._left = left = at - size
-                if left == 1 and not data.endswith(b"\r"):
-                    raise BadFraming("chunk data longer than its size")
-                return -1
-            if at and not (data.startswith(b"\n") if at == 1 else data.startswith(b"\r\n", at - 2)):
+        while at <= size:
+            if at and not _ends_chunk(data, at):
                 raise BadFraming("chunk data longer than its size")
             self._left = 0
             if at == size:
@@ -133,6 +144,10 @@ class Chunked:
                 self._trailing = True
                 return self._trailers(data, end + 2)
             at = end + 4 + length
+        self._left = at - size
+        if at == size + 1 and not data.endswith(b"\r"):
+            raise BadFraming("chunk data longer than its size")
+        return -1
 
     def at_boundary(self) -> bool:
         """Whether the last byte seen ended a chunk."""
@@ -161,9 +176,10 @@ class Chunked:
         section = before + data[at:]
         end = 0 if section.startswith(b"\r\n") else section.find(b"\r\n\r\n") + 2
         if end == 1:
-            self._line = b""
             self._keep(section, MAX_TRAILERS)
             return -1
+        if end > MAX_TRAILERS:
+            raise BadFraming("chunk line or trailers too long")
         return at + end + 2 - len(before)
 
     def _keep(self, rest: bytes, limit: int) -> None:
@@ -175,27 +191,38 @@ class Chunked:
 
 
 class Dechunker:
-    """Takes the framing off a chunked body, for clients that speak HTTP/1.0."""
+    """Takes the framing off a chunked body, for clients that speak HTTP/1.0.
 
-    __slots__ = ("_buffer",)
+    The framing itself has been checked by the walker that saw the same bytes before.
+    """
+
+    __slots__ = ("_left", "_line", "_over")
 
     def __init__(self) -> None:
-        self._buffer = b""
+        self._left = 0  # bytes of the current chunk still to come, with its final CRLF
+        self._line = b""
+        self._over = False
 
     def feed(self, data: bytes) -> bytes:
-        """The content that has become complete with `data`; framing is checked by the relay's walker."""
-        buffer = self._buffer + data
-        content = []
+        """The content among these bytes."""
+        content: list[bytes] = []
+        data = self._line + data
+        self._line = b""
         at = 0
-        while True:
-            end = buffer.find(b"\r\n", at)
+        while at < len(data) and not self._over:
+            if self._left:
+                taken = min(self._left, len(data) - at)
+                # The last two of a chunk are its line end.
+                content.append(data[at : at + min(taken, max(0, self._left - 2))])
+                at += taken
+                self._left -= taken
+                continue
+            end = data.find(b"\r\n", at)
             if end < 0:
+                self._line = data[at:]
                 break
-            length = _size(buffer[at:end])
-            start = end + 2
-            if not length or len(buffer) < start + length + 2:
-                break
-            content.append(buffer[start : start + length])
-            at = start + length + 2
-        self._buffer = buffer[at:]
+            length = _size(data[at:end])
+            self._over = not length
+            self._left = length + 2
+            at = end + 2
         return b"".join(content)

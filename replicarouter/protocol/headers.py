@@ -49,7 +49,9 @@ def crossing_fields(
     stop = _STOP_HERE
     for value in connection:
         if value.lower() not in ("keep-alive", "close"):
-            stop = stop.union(name.strip().lower().encode() for name in value.split(","))
+            stop = stop.union(
+                name.strip().lower().encode("utf-8", "surrogateescape") for name in value.split(",")
+            )
     if replace_credentials:
         stop = stop.union(_CREDENTIALS)
     return [b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in stop]

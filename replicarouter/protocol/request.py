@@ -10,7 +10,11 @@ import orjson
 from replicarouter.errors import InvalidRequest, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body, Endpoint
 
-_FORM_MODEL = re.compile(rb'name="?model"?[^\r\n]*(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,512})\r\n')
+_PART = re.compile(rb"content-disposition:([^\r\n]{0,512})", re.IGNORECASE)
+_NAMED_MODEL = re.compile(rb"[;\s]name=(?:\"model\"|model)[ \t]*(?:;|\Z)", re.IGNORECASE)
+_FILE = re.compile(rb'[;\s]filename\*?=(?!"")', re.IGNORECASE)
+LONGEST_MODEL = 512
+"""Bytes of a model's name in a form."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +41,7 @@ def understand(
             )
         return InferenceRequest(endpoint, None)
     if kind is Body.FORM:
-        found = _FORM_MODEL.search(body)
-        return InferenceRequest(endpoint, found[1].decode("utf-8", "replace") if found else None)
+        return InferenceRequest(endpoint, _form_model(body))
     if kind is Body.OPTIONAL and not body:
         return InferenceRequest(endpoint, None)
     fields = _json(body)
@@ -48,6 +51,16 @@ def understand(
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("The field 'model' must be a string.", param="model")
     return InferenceRequest(endpoint, model, fields.get("stream") is True)
+
+
+def _form_model(body: bytes) -> str | None:
+    """The value of the form field called model; None without one."""
+    for part in _PART.finditer(body):
+        if _NAMED_MODEL.search(part[1]) and not _FILE.search(part[1]):
+            start = body.find(b"\r\n\r\n", part.end(), part.end() + LONGEST_MODEL) + 4
+            end = body.find(b"\r\n", start, start + LONGEST_MODEL)
+            return body[start:end].decode("utf-8", "replace") if start > 3 and end > start else None
+    return None
 
 
 def _json(body: bytes) -> Any:

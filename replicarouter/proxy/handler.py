@@ -21,12 +21,12 @@ from replicarouter.errors import (
     RouterError,
     TotalTimeout,
 )
-from replicarouter.exchange import CLIENT_GONE, OK, UNSETTLED, UPSTREAM_ERROR, Exchange
+from replicarouter.exchange import CLIENT_GONE, OK, OTHER, UNSETTLED, UPSTREAM_ERROR, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet, Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
-from replicarouter.protocol.endpoints import OTHER, Endpoint, Endpoints, body_kind
+from replicarouter.protocol.endpoints import Endpoint, Endpoints, body_kind
 from replicarouter.protocol.headers import (
     crossing_fields,
     request_head,

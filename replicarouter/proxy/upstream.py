@@ -124,7 +124,7 @@ class Upstream:
         try:
             template = self.address(replica).template
             connection = await self._connector.open(template, self._timeout)
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             self._slots.give_back(row)
             raise _failure(error) from error
         except BaseException:

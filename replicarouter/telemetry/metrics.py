@@ -1,14 +1,16 @@
 """Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
 from replicarouter.cells import Counter, Histograms
-from replicarouter.exchange import Exchange
-from replicarouter.protocol.endpoints import OTHER
+from replicarouter.exchange import OTHER, Exchange
 
 QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
 CONNECT_BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 TTFT_BOUNDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 ITL_BOUNDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 REQUEST_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 180.0, 600.0)
+
+MOST_TOKENS = 1_000_000_000
+"""A larger count in one answer is a mistake of its engine, and is left out."""
 
 _SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
 
@@ -62,5 +64,5 @@ class Metrics:
             ("cached", exchange.cached_tokens),
             ("completion", exchange.completion_tokens),
         ):
-            if count:
+            if 0 < count < MOST_TOKENS:
                 self.tokens.add((exchange.model, kind), count)

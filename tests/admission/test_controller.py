@@ -403,7 +403,6 @@ async def test_no_room_is_lost_whenever_somebody_leaves(turns: int, leaves_first
     assert list(scene.fleet.ledger.cells) == [0] * len(scene.fleet.ledger.cells)
 
 
-@pytest.mark.xfail(strict=True, reason="the policy hears that it was sent, and never that it ended")
 async def test_a_policy_hears_the_end_of_a_grant_that_was_given_back() -> None:
     policy = Stubborn()
     scene = a_scene(make_policy=lambda: policy)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from tests.fakes.message import Body, Head, read_body, read_head
-from tests.fakes.wire import DEADLINE, Ending, Wire
+from tests.fakes.wire import DEADLINE, LINGER_NOT_AT_ALL, Ending, Wire
 
 HOST = "127.0.0.1"
 
@@ -109,6 +109,22 @@ class Client:
             self.wire.close()
         else:
             self.wire.reset()
+
+
+class AbruptClient:
+    """A client outside the event loop: what it does has happened when the call returns.
+
+    Two things done in one turn of the loop thus reach the router in the same turn, in this order.
+    """
+
+    def __init__(self, port: int, raw: bytes) -> None:
+        self._socket = socket.create_connection((HOST, port), DEADLINE)
+        self._socket.sendall(raw)
+
+    def leave(self, how: Ending = "fin") -> None:
+        if how == "rst":
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT_AT_ALL)
+        self._socket.close()
 
 
 class Connect(Protocol):

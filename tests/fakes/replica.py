@@ -14,6 +14,7 @@ from tests.fakes.message import LAST_CHUNK, Head, chunk, read_body, read_head
 from tests.fakes.wire import DEADLINE, Ending, PeerGone, Wire, eventually
 
 FOR_EVER = 3600.0
+PROBED = frozenset(("/health", "/v1/models", "/metrics", "/version"))
 
 SSE_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -146,6 +147,8 @@ class Probes:
             if isinstance(self.health, bytes):
                 return self.health
             return f"HTTP/1.1 {self.health} X\r\nContent-Length: 0\r\n\r\n".encode()
+        if path == "/version":
+            return sized(b'{"version":"0.0.1"}')
         if path == "/metrics":
             return self.gauges if isinstance(self.gauges, bytes) else sized(self._page())
         if isinstance(self.models, bytes):
@@ -321,7 +324,7 @@ class FakeReplica:
         head = await read_head(wire, FOR_EVER)
         received = Received(head, connection, time.monotonic())
         path = received.target.partition("?")[0].removeprefix(self.base_path)
-        if received.method == "GET" and path in {"/health", "/v1/models", "/metrics"}:
+        if received.method == "GET" and path in PROBED:
             self.probed.append(received)
             await self.probes.answering.wait()
             await wire.send(self.probes.answer(path))

@@ -13,7 +13,8 @@ from aiohttp import web
 class Engine:
     """Answers each path with a status and the pieces of a body, sent one by one; `url` once it listens.
 
-    While `held` is set, an answer waits for it behind its first piece; `silent_at` is a path without one. `asked` are the paths and keys.
+    While `held` is set, an answer waits for it behind its first piece; `silent_at` is a path without an
+    answer. `asked` are the paths and keys.
     """
 
     answers: dict[str, tuple[int, list[bytes]]] = field(default_factory=dict)

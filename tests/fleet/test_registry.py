@@ -90,7 +90,6 @@ def test_what_a_pool_offers_does_not_change_under_who_reads_it() -> None:
     assert names(seen) == ["a", "b"]
 
 
-@pytest.mark.xfail(strict=True, reason="a model listed twice puts its replica into the pool twice")
 def test_a_model_listed_twice_counts_once() -> None:
     fleet = a_fleet("a", models=("m1", "m1"))
 

@@ -157,7 +157,6 @@ def test_an_engine_that_says_nothing_has_no_load_from_others() -> None:
     assert replica.foreign == 0
 
 
-@pytest.mark.xfail(strict=True, reason="the load of others outlives the reading it was taken from")
 def test_the_load_of_others_is_forgotten_when_readings_stop() -> None:
     replica = a_replica()
     replica.take(EngineReading(running=50, waiting=0), 1.0)
@@ -176,7 +175,6 @@ def test_failures_weigh_on_it_for_a_while() -> None:
     assert replica.load(105.0 + PENALTY) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="policies that never ask for the load let the failures pile up")
 def test_failures_that_nobody_asks_about_do_not_pile_up() -> None:
     replica = a_replica()
     for moment in range(100_000):

@@ -120,7 +120,6 @@ async def test_readings_go_on_until_stopped(engine: Engine, watch: Watch) -> Non
     assert replica.reading is not None
 
 
-@pytest.mark.xfail(strict=True, reason="only the first piece of the page is read")
 async def test_a_page_that_comes_in_pieces_is_read_whole(engine: Engine, watch: Watch) -> None:
     engine.held = asyncio.Event()
     engine.says("/metrics", *VLLM.splitlines(keepends=True))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.fakes.client import Client, chat, chat_body, request
+from tests.fakes.client import AbruptClient, Client, chat, chat_body, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import (
     OK,
@@ -116,6 +116,33 @@ async def test_client_that_leaves_in_its_upload_reaches_no_replica(
     client.leave(how)
     await gone_in(router, "receiving")
     assert replica.requests == []
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+async def test_client_that_leaves_takes_back_what_the_replica_has_not_read(
+    start_router: StartRouter, how: Ending
+) -> None:
+    """A request that still waits in our buffer must not be delivered whole after its client has left."""
+    replica = FakeReplica(read_bodies=False)
+    resumed = asyncio.Event()
+
+    async def read_nothing(_: Received, connection: Connection) -> None:
+        connection.wire.pause()
+        await resumed.wait()
+        connection.wire.resume()
+        await connection.wire.gone(60)
+
+    replica.script = read_nothing
+    router = await start_router(replica)
+    raw = chat(pad="x" * 30_000_000)
+    client = await router.begin(raw)
+    await router.stage(sent=1)
+    client.leave(how)
+    await gone_in(router, "sent")
+    resumed.set()
+    wire = replica.used_connections[0].wire
+    await wire.gone(ABORT)
+    assert wire.count_received < len(raw)
 
 
 @pytest.mark.parametrize("how", ENDINGS)
@@ -300,6 +327,34 @@ async def test_client_that_leaves_in_a_running_answer_is_not_counted_as_served(
     await replica.requests[0].aborted(ABORT)
     gate.set()
     assert (await router.settled()).finished == {"client_gone": 1}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.parametrize("last", [True, False], ids=["last-bytes", "more-to-come"])
+@pytest.mark.parametrize("first", ["bytes", "departure"])
+async def test_bytes_and_departure_in_one_turn(
+    start_router: StartRouter, first: str, last: bool, how: Ending
+) -> None:
+    """What comes for a client that has just left is not served to it."""
+    replica = FakeReplica(stall(SSE_HEAD + event("1")))
+    router = await start_router(replica)
+    for _ in range(5):
+        client = AbruptClient(router.port, chat())
+        await router.stage(streaming=1)
+        wire = replica.requests[-1].connection.wire
+        if first == "departure":
+            client.leave(how)
+        wire.send_at_once(event("2") + (LAST_CHUNK if last else b""))
+        if first == "bytes":
+            client.leave(how)
+        await router.settled()
+        wire.close()
+    finished = (await router.settled()).finished
+    assert sum(finished.values()) == 5
+    if last and first == "bytes":
+        assert set(finished) <= {"ok", "client_gone"}
+    else:
+        assert finished == {"client_gone": 5}
 
 
 async def test_client_that_leaves_an_idle_connection_is_no_request(start_router: StartRouter) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.client import Client, chat
+from tests.fakes.client import AbruptClient, Client, chat
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, sized
 from tests.fakes.running import Metrics, RunningRouter, StartRouter
-from tests.fakes.wire import eventually
+from tests.fakes.wire import Ending, eventually
 
 CLOSING = sized(b"{}", headers="Connection: close\r\n")
 
@@ -181,6 +181,42 @@ async def test_timeouts_and_departures_of_waiters_lose_no_slot(start_router: Sta
     assert [answer.status for answer in answers] == [200] * 30
     assert most <= 3
     assert (await router.settled())["connector"]["waiting"] == 0
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("first", ["answer", "departure"])
+async def test_slot_granted_as_its_waiter_leaves_goes_to_the_next(
+    start_router: StartRouter, first: str, how: Ending
+) -> None:
+    """Both in one turn of the loop, so that the leaver may be given the slot and never take it."""
+
+    async def script(received: Received, connection: Connection) -> None:
+        if b"holder" in received.body:
+            await answered.get()
+        else:
+            await connection.send(OK)
+
+    answered: asyncio.Queue[None] = asyncio.Queue()
+
+    replica = FakeReplica(script)
+    router = await start_router(replica, connector={"limit": 1})
+    for _ in range(5):
+        holder = await router.begin(chat(user="holder"))
+        await router.stage(sent=1)
+        leaver = AbruptClient(router.port, chat(user="leaver"))
+        await router.stage(sent=1, connecting=1)
+        next_one = await router.begin(chat(user="next"))
+        await router.stage(sent=1, connecting=2)
+        wire = replica.requests[-1].connection.wire
+        if first == "departure":
+            leaver.leave(how)
+        wire.send_at_once(OK)
+        answered.put_nowait(None)
+        if first == "answer":
+            leaver.leave(how)
+        assert (await holder.answer()).status == 200
+        assert (await next_one.answer()).status == 200
+    assert "leaver" not in users(replica)
 
 
 async def test_limit_per_replica_holds_at_each(start_router: StartRouter) -> None:

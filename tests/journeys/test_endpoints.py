@@ -4,7 +4,7 @@ import pytest
 
 from replicarouter.protocol.endpoints import Endpoints
 from tests.fakes.client import request
-from tests.fakes.replica import FakeReplica, reply, sized
+from tests.fakes.replica import PROBED, FakeReplica, reply, sized
 from tests.fakes.running import StartRouter
 
 MODEL = b'{"model":"m1"}'
@@ -167,7 +167,7 @@ async def test_unknown_and_control_paths_are_refused(
     answer = await client.ask(request(method, path, MODEL if method == "POST" else None))
     answer.refused(404, "unknown_path")
     assert replica.requests == []
-    assert all(probe.target in {"/health", "/v1/models", "/metrics"} for probe in replica.probed)
+    assert all(probe.target in PROBED for probe in replica.probed)
 
 
 async def test_extra_paths_are_relayed(start_router: StartRouter) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from replicarouter.policies import POLICIES
-from tests.fakes.client import Client, chat
+from tests.fakes.client import AbruptClient, Client, chat
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, reply, sized
 from tests.fakes.running import RunningRouter, StartRouter
@@ -104,7 +104,7 @@ async def test_departures_in_the_queue_do_not_cost_the_others_their_turn(start_r
     assert turnstile.most == 1
 
 
-@pytest.mark.parametrize("turns", range(0, 40, 2))
+@pytest.mark.parametrize("turns", range(0, 40, 8))
 async def test_turn_that_comes_as_its_waiter_leaves_goes_to_the_next(
     start_router: StartRouter, turns: int
 ) -> None:
@@ -123,6 +123,42 @@ async def test_turn_that_comes_as_its_waiter_leaves_goes_to_the_next(
     assert sum(ledger.finished.values()) == 3
     turnstile.let(3)
     assert (await router.ask(chat(user="after"))).status == 200
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.parametrize("first", ["answer", "departure"])
+async def test_room_granted_as_its_waiter_leaves_goes_to_the_next(
+    start_router: StartRouter, first: str, how: Ending
+) -> None:
+    """Both in one turn of the loop, so that the leaver may be given the room and never take it."""
+
+    async def script(received: Received, connection: Connection) -> None:
+        if b"holder" in received.body:
+            await answered.get()
+        else:
+            await connection.send(OK)
+
+    answered: asyncio.Queue[None] = asyncio.Queue()
+
+    replica = FakeReplica(script)
+    router = await start_router(replica, admission=ONE)
+    for _ in range(5):
+        holder = await router.begin(chat(user="holder"))
+        await router.stage(sent=1)
+        leaver = AbruptClient(router.port, chat(user="leaver"))
+        await router.stage(sent=1, queued=1)
+        next_one = await router.begin(chat(user="next"))
+        await router.stage(sent=1, queued=2)
+        wire = replica.requests[-1].connection.wire
+        if first == "departure":
+            leaver.leave(how)
+        wire.send_at_once(OK)
+        answered.put_nowait(None)
+        if first == "answer":
+            leaver.leave(how)
+        assert (await holder.answer()).status == 200
+        assert (await next_one.answer()).status == 200
+    assert "leaver" not in users(replica)
 
 
 async def test_waiting_too_long_is_a_503(start_router: StartRouter) -> None:
@@ -274,29 +310,6 @@ async def test_queue_of_a_pool_that_dies_is_told_in_time(start_router: StartRout
     gate.set()
     assert (await clients[0].answer()).status == 200
     assert len(replica.requests) == 1
-
-
-async def test_queue_outlives_a_short_absence_of_its_replica(start_router: StartRouter) -> None:
-    gate = asyncio.Event()
-    replica = FakeReplica(held(b"", gate, OK))
-    router = await start_router(replica, admission=ONE)
-    holder = await router.begin(chat())
-    await router.stage(sent=1)
-    replica.probes.health = 503
-
-    async def down() -> bool:
-        return str((await router.ledger()).replica(replica)["state"]) == "unhealthy"
-
-    waiting = [await router.begin(chat()) for _ in range(2)]
-    await router.stage(sent=1, queued=2)
-    await eventually(down, "the replica is unhealthy")
-    gate.set()
-    assert (await holder.answer()).status == 200
-    replica.probes.health = 200
-    for client in waiting:
-        answer = await client.answer()
-        assert answer.status in {200, 503}
-    assert (await router.ask(chat())).status in {200, 503}
 
 
 async def test_replica_that_refuses_a_waiter_leaves_it_another(start_router: StartRouter) -> None:

@@ -20,8 +20,8 @@ from tests.fakes.replica import (
     silence,
     sized,
 )
+from tests.fakes.served import Serve
 from tests.fakes.wire import eventually
-from tests.journeys.conftest import Serve
 
 
 async def test_serve_relays_and_says_where(serve: Serve) -> None:

@@ -215,17 +215,15 @@ async def test_redirect_is_passed_and_never_followed(start_router: StartRouter, 
 
 
 async def test_redirected_probes_are_not_followed(start_router: StartRouter) -> None:
-    elsewhere = FakeReplica(models=["other"])
-    await elsewhere.listen()
-    replica, other = FakeReplica(), FakeReplica()
-    location = f"Location: http://127.0.0.1:{elsewhere.port}/health\r\n"
-    redirect = sized(b"", status="302 Found", headers=location)
-    replica.probes.health = replica.probes.models = replica.probes.gauges = redirect
-    router = await start_router(replica, other, ready=1)
-    assert (await router.ledger()).replica(replica)["state"] != "ready"
-    other.probes.gauges = other.probes.models = redirect
-    probes = len(other.probed)
-    await eventually(lambda: len(other.probed) >= probes + 4, "more probes")
-    assert elsewhere.probed == []
-    assert elsewhere.connections == []
-    await elsewhere.stop()
+    async with FakeReplica(models=["other"]) as elsewhere:
+        replica, other = FakeReplica(), FakeReplica()
+        location = f"Location: http://127.0.0.1:{elsewhere.port}/health\r\n"
+        redirect = sized(b"", status="302 Found", headers=location)
+        replica.probes.health = replica.probes.models = replica.probes.gauges = redirect
+        router = await start_router(replica, other, ready=1)
+        assert (await router.ledger()).replica(replica)["state"] != "ready"
+        other.probes.gauges = other.probes.models = redirect
+        probes = len(other.probed)
+        await eventually(lambda: len(other.probed) >= probes + 4, "more probes")
+        assert elsewhere.probed == []
+        assert elsewhere.connections == []

@@ -140,7 +140,6 @@ def test_roles_nulls_and_empty_strings_do_not(data: bytes) -> None:
     assert not begins_answer(data)
 
 
-@pytest.mark.xfail(strict=True, reason="tool arguments of the messages API are not seen")
 def test_tool_arguments_of_the_messages_api_begin_an_answer() -> None:
     assert begins_answer(b'"delta":{"type":"input_json_delta","partial_json":"{\\"a\\""}')
 

@@ -152,7 +152,6 @@ MISLEADING = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="other fields and file names are taken for the model")
 @pytest.mark.parametrize("name", [name for name in MISLEADING if "ends" not in name])
 def test_only_the_field_called_model_is_the_model(name: str) -> None:
     form = MISLEADING[name] + part('name="model"', b"m1") + END
@@ -168,7 +167,6 @@ def test_a_form_may_name_no_model(body: bytes) -> None:
     assert read(body, Body.FORM).model is None
 
 
-@pytest.mark.xfail(strict=True, reason="the search goes back and forth: a form of 25 kB takes seconds")
 @pytest.mark.timeout(3)
 def test_a_hostile_form_is_read_as_fast_as_any_other() -> None:
     assert read(b"name=model\r\n" * 20_000, Body.FORM).model is None

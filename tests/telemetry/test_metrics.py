@@ -1,0 +1,124 @@
+"""What an ended exchange adds to counters and histograms."""
+
+import pytest
+
+from replicarouter.cells import Histograms
+from replicarouter.telemetry.metrics import Metrics
+from tests.scene import an_exchange
+
+WHOLE = {
+    "model": "m1",
+    "replica": "a",
+    "outcome": "ok",
+    "received_at": 1000.5,
+    "leased_at": 1001.0,
+    "sent_at": 1001.25,
+    "head_at": 1001.5,
+    "first_content_at": 1002.0,
+    "ended_at": 1004.0,
+}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics("round-robin")
+
+
+def totals(histograms: Histograms) -> dict[tuple[str, ...], tuple[int, float]]:
+    return {labels: (series.count, series.total) for labels, series in histograms}
+
+
+def test_an_answered_stream_is_timed_from_end_to_end(metrics: Metrics) -> None:
+    metrics.observe(an_exchange(**WHOLE))
+
+    assert totals(metrics.request) == {("/v1/chat/completions", "ok"): (1, 4.0)}
+    assert totals(metrics.queue) == {("m1",): (1, 0.5)}
+    assert totals(metrics.connect) == {("a",): (1, 0.25)}
+    assert dict(metrics.affinity) == {("round-robin", "none"): 1}
+    assert dict(metrics.shed) == {}
+
+
+def test_the_first_content_is_timed_when_it_comes(metrics: Metrics) -> None:
+    metrics.first_content(an_exchange(**WHOLE))
+
+    assert totals(metrics.ttft) == {("m1",): (1, 1.5)}
+    assert totals(metrics.upstream_ttft) == {("a",): (1, 1.0)}
+    assert totals(metrics.answer_ttft) == totals(metrics.request) == {}
+
+
+def test_the_first_answer_behind_reasoning_is_timed_on_its_own(metrics: Metrics) -> None:
+    metrics.first_answer(an_exchange(**WHOLE, reasoned=True, first_answer_at=1003.5))
+
+    assert totals(metrics.answer_ttft) == {("m1",): (1, 3.0)}
+    assert totals(metrics.ttft) == {}
+
+
+def test_the_end_does_not_time_the_first_content_again(metrics: Metrics) -> None:
+    metrics.observe(an_exchange(**WHOLE, reasoned=True, first_answer_at=1003.5))
+
+    assert totals(metrics.ttft) == totals(metrics.upstream_ttft) == totals(metrics.answer_ttft) == {}
+
+
+def test_what_never_had_a_replica_is_timed_as_a_whole_only(metrics: Metrics) -> None:
+    metrics.observe(an_exchange(outcome="model_not_found", ended_at=1000.25))
+
+    assert totals(metrics.request) == {("/v1/chat/completions", "model_not_found"): (1, 0.25)}
+    assert totals(metrics.queue) == totals(metrics.connect) == {}
+    assert dict(metrics.affinity) == {}
+
+
+def test_what_never_reached_its_replica_was_not_connected(metrics: Metrics) -> None:
+    metrics.observe(
+        an_exchange(
+            model="m1",
+            replica="a",
+            outcome="connect_failed",
+            received_at=1000.0,
+            leased_at=1000.5,
+            ended_at=1001.0,
+        )
+    )
+
+    assert totals(metrics.queue) == {("m1",): (1, 0.5)}
+    assert totals(metrics.connect) == totals(metrics.ttft) == {}
+
+
+def test_paths_that_are_not_relayed_are_not_timed(metrics: Metrics) -> None:
+    metrics.observe(an_exchange(endpoint="other", outcome="unknown_path", ended_at=1001.0))
+    assert totals(metrics.request) == {}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shed"),
+    [
+        ("queue_full", True),
+        ("queue_timeout", True),
+        ("overloaded", True),
+        ("draining", True),
+        ("no_replica", False),
+        ("ok", False),
+        ("client_gone", False),
+    ],
+)
+def test_what_is_refused_for_lack_of_room_is_shed(metrics: Metrics, outcome: str, shed: bool) -> None:
+    metrics.observe(an_exchange(outcome=outcome, ended_at=1001.0))
+    assert dict(metrics.shed) == ({(outcome,): 1} if shed else {})
+
+
+def test_tokens_are_counted_by_model_and_kind(metrics: Metrics) -> None:
+    for _ in range(2):
+        metrics.observe(an_exchange(**WHOLE, prompt_tokens=10, cached_tokens=4, completion_tokens=3))
+    metrics.observe(an_exchange(**{**WHOLE, "model": "m2"}, prompt_tokens=1))
+
+    assert dict(metrics.tokens) == {
+        ("m1", "prompt"): 20,
+        ("m1", "cached"): 8,
+        ("m1", "completion"): 6,
+        ("m2", "prompt"): 1,
+    }
+
+
+@pytest.mark.parametrize("tokens", [2**63, -5])
+def test_a_count_that_makes_no_sense_is_left_out(metrics: Metrics, tokens: int) -> None:
+    metrics.observe(an_exchange(**WHOLE, prompt_tokens=tokens, completion_tokens=3))
+    assert dict(metrics.tokens) == {("m1", "completion"): 3}
