@@ -8,8 +8,12 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-async def every(period: float, step: Callable[[], Awaitable[None]], name: str) -> None:
-    """Run `step` for ever, `period` seconds apart; one failed turn is logged and the next happens."""
+async def every(period: float, step: Callable[[], Awaitable[None]], name: str, *, delay: float = 0.0) -> None:
+    """Run `step` for ever, `period` seconds apart, the first time after `delay` seconds.
+
+    One failed turn is logged, and the next happens.
+    """
+    await asyncio.sleep(delay)
     while True:
         try:
             await step()

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from replicarouter.admin.answers import OwnAnswers
-from replicarouter.errors import InternalError, InvalidApiKey, RouterError, UnknownPath
+from replicarouter.errors import InternalError, InvalidApiKey, MethodNotAllowed, RouterError, UnknownPath
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.collector import Sources
@@ -52,9 +52,10 @@ class AdminApi:
         try:
             return await handler(request)
         except web.HTTPException as error:
-            answer = error_answer(UnknownPath("This path is not part of the admin API."))
-            allow = [("Allow", error.headers["Allow"])] if "Allow" in error.headers else []
-            return _written(LocalAnswer(error.status, answer.body, headers=allow))
+            allow = error.headers.get("Allow")
+            if allow is not None:
+                return _written(error_answer(MethodNotAllowed(f"Use {allow} here.", allow=allow)))
+            return _written(error_answer(UnknownPath("This path is not part of the admin API.")))
         except Exception:
             log.exception("admin request failed", extra={"path": request.path})
             return _written(error_answer(InternalError("The router failed on this request.")))

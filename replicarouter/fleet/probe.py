@@ -42,9 +42,10 @@ class Prober:
         await asyncio.gather(*(self.probe(replica) for replica in self._fleet))
 
     def start(self) -> None:
-        """Go on probing in the background."""
-        for replica in self._fleet:
-            self._watch(replica)
+        """Go on probing in the background, evenly spread over an interval."""
+        replicas = self._fleet.replicas
+        for turn, replica in enumerate(replicas):
+            self._watch(replica, self._settings.interval * (turn + 1) / len(replicas))
 
     def soon(self, replica: Replica) -> None:
         """Probe now, not at the next turn: a request to this replica was refused."""
@@ -74,13 +75,12 @@ class Prober:
         if replica.state is State.READY:
             await self._ask_version(replica)
 
-    def _watch(self, replica: Replica) -> None:
+    def _watch(self, replica: Replica, delay: float) -> None:
         async def turn() -> None:
             await self.probe(replica)
 
-        self._tasks.start(
-            every(self._settings.interval, turn, f"probe {replica.name}"), f"probe {replica.name}"
-        )
+        name = f"probe {replica.name}"
+        self._tasks.start(every(self._settings.interval, turn, name, delay=delay), name)
 
     async def _ask(self, replica: Replica) -> None:
         url = replica.settings.url.rstrip("/")

@@ -14,6 +14,7 @@ MAX_LINE = 4096
 MAX_TRAILERS = 16384
 """Most bytes of trailer fields."""
 
+_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*")
 REMEMBERED_LINE = 8
 """Longest size line that is worth remembering: one without extensions."""
 
@@ -178,8 +179,8 @@ class Chunked:
         if end == 1:
             self._keep(section, MAX_TRAILERS)
             return -1
-        if end > MAX_TRAILERS:
-            raise BadFraming("chunk line or trailers too long")
+        if end > MAX_TRAILERS or _TRAILERS.fullmatch(section, 0, end) is None:
+            raise BadFraming("malformed or too many trailers")
         return at + end + 2 - len(before)
 
     def _keep(self, rest: bytes, limit: int) -> None:

@@ -144,7 +144,15 @@ async def _unused(request: BaseRequest) -> StreamResponse:
 class ClientConnection(RequestHandler):
     """A client's connection: aiohttp's parser, with a leaner request loop and events instead of awaits."""
 
-    __slots__ = ("_front", "_head_begun", "_head_timer", "_unwritten", "_write_timer", "on_writable")
+    __slots__ = (
+        "_front",
+        "_head_begun",
+        "_head_timer",
+        "_payload",
+        "_unwritten",
+        "_write_timer",
+        "on_writable",
+    )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
         options = {"access_log": None, "auto_decompress": False, **options}
@@ -152,6 +160,7 @@ class ClientConnection(RequestHandler):
         self._front = front
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_begun = False
+        self._payload: StreamReader | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._unwritten = 0
         self.on_writable: Callable[[], None] | None = None
@@ -177,6 +186,8 @@ class ClientConnection(RequestHandler):
 
     async def _next_message(self) -> tuple[Any, StreamReader]:
         if not self._messages:
+            if self._head_begun and self._head_timer is None:
+                self._expect_head()
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -195,10 +206,12 @@ class ClientConnection(RequestHandler):
             self._front.refuse(self, _parse_error(message.exc))
             return False
         self._request_in_progress = True
+        self._payload = payload
         try:
             keep_alive = await self._front.handle(InboundRequest(message, payload, self))
         finally:
             self._request_in_progress = False
+            self._payload = None
             if self._handler_waiter is not None and not self._handler_waiter.done():
                 self._handler_waiter.set_result(None)
         if not payload.is_eof():
@@ -251,6 +264,9 @@ class ClientConnection(RequestHandler):
             self._head_begun = True
             if self._head_timer is None:
                 self._expect_head()
+        elif self._payload is not None and self._payload.is_eof():
+            # The next head begins behind a request that is still being answered.
+            self._head_begun = True
 
     def eof_received(self) -> None:
         """A half-close counts as gone: nothing that is still to come is worth an engine's time."""

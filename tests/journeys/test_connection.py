@@ -16,7 +16,6 @@ JUNK = {
     "bad-head": b"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
     "large-field": b"GET / HTTP/1.1\r\nX-A: " + b"a" * 200_000 + b"\r\n\r\n",
     "both-framings": b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "half-a-head": b"POST /v1/comple",
     "half-a-body": chat()[:-10],
 }
 

@@ -104,27 +104,6 @@ async def test_departures_in_the_queue_do_not_cost_the_others_their_turn(start_r
     assert turnstile.most == 1
 
 
-@pytest.mark.parametrize("turns", range(0, 40, 8))
-async def test_turn_that_comes_as_its_waiter_leaves_goes_to_the_next(
-    start_router: StartRouter, turns: int
-) -> None:
-    turnstile = Turnstile()
-    replica = FakeReplica(turnstile.script)
-    router = await start_router(replica, admission=ONE)
-    holder, leaver, next_one = [await router.begin(chat(user=name)) for name in ("h", "l", "n")]
-    await router.stage(sent=1, queued=2)
-    turnstile.let(3)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    leaver.leave("rst")
-    assert (await holder.answer()).status == 200
-    assert (await next_one.answer()).status == 200
-    ledger = await router.settled()
-    assert sum(ledger.finished.values()) == 3
-    turnstile.let(3)
-    assert (await router.ask(chat(user="after"))).status == 200
-
-
 @pytest.mark.parametrize("how", ENDINGS)
 @pytest.mark.parametrize("first", ["answer", "departure"])
 async def test_room_granted_as_its_waiter_leaves_goes_to_the_next(

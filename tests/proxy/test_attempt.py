@@ -1,0 +1,234 @@
+"""One try at one replica: the head of its answer, and how long it may take."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from replicarouter.errors import (
+    BadReplicaResponse,
+    IdleTimeout,
+    ReplicaDisconnected,
+    ResponseHeadTimeout,
+)
+from replicarouter.exchange import Stage
+from replicarouter.protocol.response_head import MAX_HEAD
+from replicarouter.proxy.attempt import receipts
+from tests.fakes.client import request
+from tests.fakes.replica import (
+    OK,
+    SSE_HEAD,
+    Connection,
+    FakeReplica,
+    Received,
+    event,
+    held,
+    reply,
+    silence,
+)
+from tests.fakes.wire import PeerGone, eventually
+from tests.proxy.conftest import StartFront
+from tests.proxy.rig import HEAD, Rig, a_rig
+from tests.scene import an_exchange
+
+CHAT = request("POST", "/v1/chat/completions", b"{}")
+
+
+async def fails(rig: Rig, error: type[BaseException]) -> None:
+    """Ask once; the attempt ends in this error."""
+    client = await rig.connect()
+    await client.send(CHAT)
+    await eventually(lambda: rig.error is not None, "the attempt fails")
+    assert type(rig.error) is error
+
+
+async def test_head_and_body_go_to_the_replica_as_given(start_front: StartFront) -> None:
+    async with FakeReplica() as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        assert (await client.ask(CHAT)).status == 200
+        (received,) = await fake.received()
+
+    assert received.head.raw == HEAD
+    assert received.body == b"{}"
+
+
+async def test_the_stages_follow_one_another(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+    async with FakeReplica(held(b"", gate, SSE_HEAD + event("1"))) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        await client.send(CHAT)
+        await eventually(lambda: rig.replica.count(Stage.SENT) == 1, "it is sent")
+        assert rig.exchange.stage is Stage.SENT
+        gate.set()
+        await client.wire.expect(b"data: 1")
+        assert (rig.exchange.stage, rig.exchange.status) == (Stage.STREAMING, 200)
+        assert rig.replica.count(Stage.STREAMING) == rig.replica.outstanding == 1
+        assert rig.exchange.sent_at <= rig.exchange.head_at
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
+async def test_a_head_that_comes_in_pieces_is_one_head(start_front: StartFront, size: int) -> None:
+    raw = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send_in_pieces(raw, size)
+
+    async with FakeReplica(script) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        answer = await client.ask(CHAT)
+
+    assert (answer.status, answer.informational) == (200, [])
+    assert answer.body.entity == b'{"object":"chat.completion"}'
+
+
+BAD_HEADS = {
+    "no HTTP": b"hello",
+    "no HTTP, and no end": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "another protocol": b"HTTP/2 200 OK\r\n\r\n",
+    "a bare line feed": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    "a folded field": b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+    "a switch of protocols": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    "a head too large": b"HTTP/1.1 200 OK\r\nA: " + b"b" * MAX_HEAD + b"\r\n\r\n",
+    "a head without an end": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000,
+    "a bad head behind an interim one": b"HTTP/1.1 103 X\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("name", BAD_HEADS)
+async def test_a_head_that_is_not_well_formed_ends_the_attempt(start_front: StartFront, name: str) -> None:
+    async with FakeReplica(reply(BAD_HEADS[name])) as fake, a_rig(fake, start_front) as rig:
+        await fails(rig, BadReplicaResponse)
+        await fake.requests[0].aborted()
+        assert rig.callers[0].relay is None
+
+
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nA: b\r\n"])
+@pytest.mark.parametrize("how", ["fin", "rst"])
+async def test_a_connection_that_ends_before_the_head_is_a_disconnection(
+    start_front: StartFront, before: bytes, how: Any
+) -> None:
+    async with FakeReplica(reply(before, then=how)) as fake, a_rig(fake, start_front) as rig:
+        await fails(rig, ReplicaDisconnected)
+
+
+async def test_a_head_that_does_not_come_in_time_ends_the_attempt(start_front: StartFront) -> None:
+    async with FakeReplica(silence) as fake, a_rig(fake, start_front, response_head=0.1) as rig:
+        await fails(rig, ResponseHeadTimeout)
+        await fake.requests[0].aborted()
+
+
+async def test_an_interim_head_does_not_stop_the_clock(start_front: StartFront) -> None:
+    script = held(b"HTTP/1.1 103 Early Hints\r\n\r\n", asyncio.Event())
+    async with FakeReplica(script) as fake, a_rig(fake, start_front, response_head=0.1) as rig:
+        await fails(rig, ResponseHeadTimeout)
+
+
+async def test_the_head_time_ends_with_the_head(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+    script = held(SSE_HEAD + event("1"), gate, event("2") + b"0\r\n\r\n")
+    async with FakeReplica(script) as fake, a_rig(fake, start_front, response_head=0.1) as rig:
+        client = await rig.connect()
+        await client.send(CHAT)
+        await client.wire.expect(b"data: 1")
+        await asyncio.sleep(0.2)
+        gate.set()
+        assert (await client.answer()).ended == "clean"
+        assert rig.error is None
+
+
+async def test_silence_inside_an_answer_ends_it(start_front: StartFront) -> None:
+    script = held(SSE_HEAD + event("1"), asyncio.Event())
+    async with FakeReplica(script) as fake, a_rig(fake, start_front, idle=0.1) as rig:
+        await fails(rig, IdleTimeout)
+        await fake.requests[0].aborted()
+
+
+async def test_an_answer_that_keeps_coming_is_not_idle(start_front: StartFront) -> None:
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        for number in range(8):
+            await asyncio.sleep(0.1)
+            await connection.send(event(str(number)))
+        await connection.send(b"0\r\n\r\n")
+
+    async with FakeReplica(script) as fake, a_rig(fake, start_front, idle=0.5) as rig:
+        client = await rig.connect()
+        assert (await client.ask(CHAT)).ended == "clean"
+        assert rig.error is None
+
+
+async def test_a_client_that_does_not_read_is_not_the_replicas_silence(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        while not gate.is_set():
+            await connection.send(event("x" * 60_000))
+        await connection.send(b"0\r\n\r\n")
+
+    async with FakeReplica(script) as fake, a_rig(fake, start_front, idle=0.1) as rig:
+        client = await rig.connect(receive_buffer=65536)
+        client.wire.pause()
+        await client.send(CHAT)
+        await eventually(lambda: (relay := rig.callers and rig.callers[0].relay) and relay.held, "it is held")
+        await asyncio.sleep(0.3)
+        assert rig.error is None
+        gate.set()
+        client.wire.resume()
+        assert (await client.answer()).ended == "clean"
+
+
+@pytest.mark.parametrize("stage", ["sent", "streaming"])
+async def test_a_client_that_leaves_ends_the_attempt_at_once(start_front: StartFront, stage: str) -> None:
+    before = b"" if stage == "sent" else SSE_HEAD + event("1")
+    async with FakeReplica(held(before, asyncio.Event())) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        await client.send(CHAT)
+        await fake.received()
+        if before:
+            await client.wire.expect(b"data: 1")
+        client.leave("rst")
+        await fake.requests[0].aborted(deadline=0.5)
+
+
+async def test_a_body_that_ends_with_its_connection_ends_that_of_the_client(start_front: StartFront) -> None:
+    raw = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"
+    async with FakeReplica(reply(raw, then="fin")) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        answer = await client.ask(CHAT)
+
+    assert (answer.head.get("connection"), answer.body.entity, answer.ended) == ("close", b"hello", "clean")
+
+
+def test_receipts_name_the_replica_and_the_routers_share_of_the_time() -> None:
+    exchange = an_exchange(
+        client_id="id-1", replica="a", received_at=10.0, leased_at=10.001, sent_at=10.003, head_at=10.5
+    )
+    assert receipts(exchange, expose_replica=True) == (
+        b"X-Request-Id: id-1\r\nX-Replicarouter-Replica: a\r\nX-Replicarouter-Affinity: none\r\n"
+        b"Server-Timing: queue;dur=1.000, connect;dur=2.000, head;dur=497.000\r\n"
+    )
+
+
+def test_receipts_keep_the_replica_to_themselves_when_told() -> None:
+    assert b"Replica:" not in receipts(an_exchange(replica="a"), expose_replica=False)
+
+
+def test_a_request_id_of_any_bytes_is_returned_as_it_came() -> None:
+    odd = b"caf\xc3\xa9-\xff"
+    exchange = an_exchange(client_id=odd.decode("utf-8", "surrogateescape"))
+    assert b"X-Request-Id: " + odd + b"\r\n" in receipts(exchange, expose_replica=True)
+
+
+async def test_nothing_comes_when_the_client_has_gone_before_the_answer(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+    async with FakeReplica(held(b"", gate, OK)) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        await client.send(CHAT)
+        await fake.received()
+        client.leave("rst")
+        gate.set()
+        await eventually(lambda: rig.error is not None, "the attempt is over")
+        with pytest.raises(PeerGone):
+            await client.send(b"x")
