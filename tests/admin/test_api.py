@@ -87,7 +87,6 @@ async def test_an_unknown_path_is_404(open_door: Open) -> None:
     (await (await open_door()).ask("/admin/nothing")).refused(404, "unknown_path")
 
 
-@pytest.mark.xfail(strict=True, reason="the code is that of an unknown path")
 async def test_another_method_is_405(open_door: Open) -> None:
     answer = await (await open_door()).ask("/admin/ledger", "DELETE")
     answer.refused(405, "method_not_allowed")

@@ -180,7 +180,7 @@ async def test_client_that_leaves_during_the_handshake_is_forgotten(
     start_router: StartRouter, how: Ending
 ) -> None:
     replica = FakeReplica()
-    router = await start_router(replica, health={"interval": 30})
+    router = await start_router(replica, health={"interval": 1000})
     await replica.stop_answering_connects()
     client = await router.begin(chat())
     await router.stage(connecting=1)

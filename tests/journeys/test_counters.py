@@ -1,6 +1,7 @@
 """Counts: they settle after every way of ending, nothing but an ending changes them, and load is even."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -123,7 +124,7 @@ async def test_counts_settle_after_every_departure(
 
 async def test_counts_settle_when_connections_are_refused(start_router: StartRouter) -> None:
     replicas = [FakeReplica() for _ in range(3)]
-    router = await start_router(*replicas, health={"interval": 30})
+    router = await start_router(*replicas, health={"interval": 1000})
     for replica in replicas:
         await replica.refuse()
     answers = await router.ask_each([chat()] * GROUP)
@@ -270,3 +271,71 @@ async def test_nothing_but_an_ending_changes_a_count(start_router: StartRouter) 
     gate.set()
     for client in clients:
         assert (await client.answer()).ended == "clean"
+
+
+async def test_no_task_and_no_descriptor_is_left_behind(start_router: StartRouter) -> None:
+    async def script(received: Received, connection: Connection) -> None:
+        if b"reset" in received.body:
+            connection.wire.reset()
+        elif b"garbage" in received.body:
+            await connection.send(b"garbage\r\n\r\n")
+        elif b"silent" in received.body:
+            await connection.wire.gone(60)
+        else:
+            await connection.send(SHORT_STREAM)
+
+    def left() -> tuple[int, int]:
+        return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+
+    async def wave() -> None:
+        users = ["fine"] * 20 + ["reset"] * 10 + ["garbage"] * 10
+        await router.ask_each([chat(user=user) for user in users])
+        silent = [await router.begin(chat(user="silent")) for _ in range(10)]
+        await router.stage(sent=10)
+        for client in silent:
+            client.leave("rst")
+        await router.settled()
+        await router.leave()
+        await eventually(idle, "idle connections are closed")
+
+    async def idle() -> bool:
+        open_ones = [one for one in replica.connections if not one.wire.closed]
+        return not open_ones and (await router.ledger())["connector"]["idle"] == 0
+
+    replica = FakeReplica(script)
+    router = await start_router(
+        replica, health={"interval": 1000}, scrape={"interval": 1000}, connector={"keepalive": 0.1}
+    )
+    await wave()
+    tasks, descriptors = left()
+    for _ in range(3):
+        await wave()
+
+    def back_at_rest() -> bool:
+        now = left()
+        return now[0] <= tasks and now[1] <= descriptors
+
+    await eventually(back_at_rest, f"{tasks} tasks and {descriptors} descriptors again")
+
+
+async def test_stopped_router_leaves_nothing_open(start_router: StartRouter) -> None:
+    replica = FakeReplica()
+    await start_router(replica)
+
+    async def once() -> tuple[int, int]:
+        router = await start_router(replica.settings["url"], ready=1)
+        assert (await router.ask(chat())).status == 200
+        await router.leave()
+        await router.stop()
+        await asyncio.sleep(0)
+        return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+
+    first = await once()
+    for _ in range(3):
+        await once()
+
+    async def no_more() -> bool:
+        now = await once()
+        return now[0] <= first[0] + 1 and now[1] <= first[1] + 2
+
+    await eventually(no_more, f"no more than {first} tasks and descriptors")

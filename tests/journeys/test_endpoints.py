@@ -207,3 +207,13 @@ async def test_own_health_and_version(start_router: StartRouter) -> None:
     assert (await router.get("/ready")).status == 200
     assert (await router.get("/ready?model=m1")).status == 200
     (await router.get("/ready?model=nope")).refused(404, "model_not_found")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/m1"])
+async def test_head_of_an_own_path_has_no_body(start_router: StartRouter, path: str) -> None:
+    router = await start_router(FakeReplica())
+    client = await router.begin(request("HEAD", path))
+    assert (await client.head()).status == 200
+    answer = await client.ask(request("GET", path))
+    assert answer.status == 200
+    assert answer.body.entity

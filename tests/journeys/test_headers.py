@@ -259,7 +259,7 @@ async def test_same_id_in_flight_is_told_apart_upstream(start_router: StartRoute
 
 async def test_retried_request_has_an_id_of_its_own(start_router: StartRouter) -> None:
     down, live = FakeReplica(), FakeReplica()
-    router = await start_router(down, live, policy="round-robin", health={"interval": 30})
+    router = await start_router(down, live, policy="round-robin", health={"interval": 1000})
     await down.refuse()
     seen = set()
     for number in range(2):

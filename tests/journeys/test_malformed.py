@@ -27,6 +27,7 @@ MALFORMED = {
     "xchunked": OK_LINE + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "identity": OK_LINE + b"Transfer-Encoding: identity\r\n\r\n{}",
     "chunked-twice": OK_LINE + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunked-by-an-old-replica": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "folded-field": OK_LINE + b"X-A: a\r\n b\r\nContent-Length: 2\r\n\r\n{}",
     "folded-by-tab": OK_LINE + b"X-A: a\r\n\tb\r\nContent-Length: 2\r\n\r\n{}",
     "bare-line-feeds": b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",

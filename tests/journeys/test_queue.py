@@ -294,7 +294,7 @@ async def test_queue_of_a_pool_that_dies_is_told_in_time(start_router: StartRout
 async def test_replica_that_refuses_a_waiter_leaves_it_another(start_router: StartRouter) -> None:
     gate = asyncio.Event()
     first, second = [FakeReplica(held(b"", gate, OK)) for _ in range(2)]
-    router = await start_router(first, second, admission=ONE, health={"interval": 30})
+    router = await start_router(first, second, admission=ONE, health={"interval": 1000})
     clients = [await router.begin(chat()) for _ in range(6)]
     await router.stage(sent=2, queued=4)
     await first.refuse()

@@ -95,7 +95,7 @@ async def test_receipts_of_a_replica_or_a_client_are_not_believed(start_router: 
 
 async def test_each_attempts_own_name_is_on_the_answer(start_router: StartRouter) -> None:
     down, live = FakeReplica(name="down"), FakeReplica(name="live")
-    router = await start_router(down, live, policy="round-robin", health={"interval": 30})
+    router = await start_router(down, live, policy="round-robin", health={"interval": 1000})
     await down.refuse()
     for _ in range(2):
         answer = await router.ask(chat())

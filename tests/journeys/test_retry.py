@@ -23,7 +23,7 @@ from tests.fakes.running import StartRouter
 from tests.fakes.wire import Ending, eventually
 
 ENDINGS: tuple[Ending, ...] = ("fin", "rst")
-SLOW_HEALTH = {"interval": 30}
+SLOW_HEALTH = {"interval": 1000}
 
 
 def ending_without_answer(how: Ending, pause: float, sent: bytes = b"") -> "FakeReplica":
@@ -160,8 +160,8 @@ async def test_no_replica_is_tried_twice(start_router: StartRouter) -> None:
         await replica.refuse()
     (await router.ask(chat())).refused(502, "connect_failed")
     metrics = await router.metrics()
-    for replica in replicas:
-        assert metrics.value("attempts_total", replica=replica.name) == 1
+    attempts = [metrics.value("attempts_total", replica=replica.name) for replica in replicas]
+    assert max(attempts) == 1
 
 
 async def test_handshake_that_takes_too_long_is_retried_elsewhere(start_router: StartRouter) -> None:

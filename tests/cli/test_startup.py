@@ -1,0 +1,137 @@
+"""What `serve` says when it starts."""
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from replicarouter import __version__
+from replicarouter.cli.startup import Capacity, fleet_capacity, start_up_block
+from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.lifecycle import Event
+from replicarouter.fleet.registry import Fleet
+from replicarouter.settings import Settings
+
+URLS = ["http://127.0.0.1:8001", "http://127.0.0.1:8002"]
+PLENTY = 100_000
+
+
+def settings(**values: Any) -> Settings:
+    return Settings.model_validate({"replicas": URLS, **values})
+
+
+def block(given: Settings, *, ready: bool = True, descriptors: int = PLENTY, admin_port: int = 8081) -> str:
+    fleet = Fleet(given.replicas, Ledger())
+    for replica in fleet:
+        if ready:
+            fleet.list_models(replica, [{"id": "m1"}, {"id": "m2"}])
+        fleet.tell(replica, Event.PASSED if ready else Event.FAILED, "refuses connections")
+    return start_up_block(given, fleet.replicas, port=8080, admin_port=admin_port, descriptors=descriptors)
+
+
+def warnings(text: str) -> list[str]:
+    return [line.strip().removeprefix("warning: ") for line in text.splitlines() if "warning: " in line]
+
+
+CONNECTOR = (
+    "  connector    limit none; the fleet can run 512 requests"
+    " (256 assumed for 2 replicas without max_num_seqs)"
+)
+
+
+def test_the_block_says_where_who_and_how_many() -> None:
+    assert block(settings()).splitlines() == [
+        f"replicarouter {__version__}",
+        "  clients      http://127.0.0.1:8080",
+        "  operators    http://127.0.0.1:8081",
+        "  policy       least-outstanding",
+        CONNECTOR,
+        "  descriptors  100000; a request takes two",
+        "  replicas     2 of 2 ready",
+        "    127.0.0.1:8001  ready  m1, m2",
+        "    127.0.0.1:8002  ready  m1, m2",
+    ]
+
+
+def test_the_block_is_whole_lines() -> None:
+    assert block(settings()).endswith("\n")
+
+
+def test_a_closed_door_is_off() -> None:
+    assert "  operators    off\n" in block(settings(), admin_port=0)
+
+
+@pytest.mark.xfail(strict=True, reason="an address of version 6 stands without its brackets")
+def test_an_address_of_version_6_can_be_clicked() -> None:
+    assert "http://[::1]:8080\n" in block(settings(host="::1"))
+
+
+def test_what_is_known_of_the_fleet_is_not_assumed() -> None:
+    known = settings(replicas=[{"url": URLS[0], "max_num_seqs": 64}, URLS[1]])
+    assert fleet_capacity(known) == Capacity(requests=320, assumed=1)
+    assert "can run 320 requests (256 assumed for 1 replicas" in block(known)
+
+    all_known = settings(replicas=[{"url": URLS[0], "max_num_seqs": 64}])
+    assert "can run 64 requests\n" in block(all_known)
+
+
+def test_a_replica_that_is_not_ready_says_why() -> None:
+    text = block(settings(), ready=False)
+    assert "  replicas     0 of 2 ready\n" in text
+    assert "    127.0.0.1:8001  loading (refuses connections)  models unknown\n" in text
+    assert warnings(text)[0].startswith("replica 127.0.0.1:8001 is not ready: refuses connections")
+    assert len(warnings(text)) == 2
+
+
+def test_a_good_set_up_has_no_warnings() -> None:
+    assert warnings(block(settings())) == []
+    assert warnings(block(settings(connector={"limit": 512, "limit_per_replica": 256}))) == []
+
+
+WARNED = {
+    "a connector limit below the fleet": (
+        {"connector": {"limit": 511}},
+        r"connector\.limit 511 is below the 512 requests .* --connector-limit 0 or at least 512",
+    ),
+    "a limit per replica below what one can run": (
+        {"connector": {"limit_per_replica": 255}},
+        r"connector\.limit_per_replica 255 is below the 256 requests that replica 127\.0\.0\.1:8001 can run",
+    ),
+    "idle connections that outlive the engine's": (
+        {"connector": {"keepalive": 5}},
+        r"connector\.keepalive 5 is not below the 5 s .* set it to 3",
+    ),
+    "a base path that doubles": (
+        {"replicas": [f"{URLS[0]}/v1"]},
+        r"replica 127\.0\.0\.1:8001: its URL ends in /v1",
+    ),
+    "a setting without effect": ({"sse_keepalive": 15}, r"sse_keepalive is set, but has no effect"),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_a_mismatch_has_its_line(name: str) -> None:
+    values, expected = WARNED[name]
+    (warning,) = warnings(block(settings(**values)))
+    assert re.match(expected, warning)
+
+
+@pytest.mark.parametrize(("descriptors", "warned"), [(2 * 512 + 64, False), (2 * 512 + 63, True)])
+def test_too_few_descriptors_have_their_line(descriptors: int, warned: bool) -> None:
+    found = warnings(block(settings(), descriptors=descriptors))
+    assert len(found) == int(warned)
+    assert not warned or found[0].startswith("1087 file descriptors are fewer than the 1088")
+
+
+def test_the_descriptor_limit_is_raised_to_the_hard_one() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
+        "from replicarouter.cli.startup import raise_descriptor_limit\n"
+        "print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "200 200 200\n"
