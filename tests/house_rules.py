@@ -48,7 +48,6 @@ TESTED_ELSEWHERE = {
     "policies": "policies/test_contract.py",
     "policies.base": "policies/test_contract.py",
     "proxy.caller": "journeys/test_streaming.py",
-    "proxy.handler": "journeys/test_retry.py",
     "simulator": "simulator/test_engine.py",
 }
 

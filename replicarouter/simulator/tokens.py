@@ -2,12 +2,12 @@
 on a seed alone, so that the same request gets the same words from every engine, streamed or not."""
 
 import random
-import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import TypeVar
 
 import orjson
+from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
 CHARACTERS_PER_TOKEN = 4
 """English prose in byte-pair vocabularies comes near this."""
@@ -46,7 +46,7 @@ Item = TypeVar("Item")
 
 def seed_of(prompt: bytes, seed: int) -> int:
     """The seed of an answer to `prompt`, given the request's own seed."""
-    return zlib.crc32(prompt, seed & 0xFFFFFFFF)
+    return xxh3_64_intdigest(prompt, seed & 0xFFFFFFFF)
 
 
 def count_tokens(characters: int) -> int:
@@ -58,7 +58,7 @@ def token_ids(text: str) -> list[int]:
     """One made-up id for each token that `count_tokens` sees in `text`."""
     starts = range(0, len(text), CHARACTERS_PER_TOKEN)
     pieces = (text[start : start + CHARACTERS_PER_TOKEN] for start in starts)
-    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % 32000 for piece in pieces]
+    return [xxh32_intdigest(piece.encode("utf-8", "surrogatepass")) % 32000 for piece in pieces]
 
 
 def text_of(seed: int, start: int, count: int) -> str:

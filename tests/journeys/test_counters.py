@@ -273,6 +273,11 @@ async def test_nothing_but_an_ending_changes_a_count(start_router: StartRouter) 
         assert (await client.answer()).ended == "clean"
 
 
+def left() -> tuple[int, int]:
+    """Tasks of this loop and descriptors of this process."""
+    return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def test_no_task_and_no_descriptor_is_left_behind(start_router: StartRouter) -> None:
     async def script(received: Received, connection: Connection) -> None:
         if b"reset" in received.body:
@@ -283,9 +288,6 @@ async def test_no_task_and_no_descriptor_is_left_behind(start_router: StartRoute
             await connection.wire.gone(60)
         else:
             await connection.send(SHORT_STREAM)
-
-    def left() -> tuple[int, int]:
-        return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
 
     async def wave() -> None:
         users = ["fine"] * 20 + ["reset"] * 10 + ["garbage"] * 10
@@ -328,7 +330,7 @@ async def test_stopped_router_leaves_nothing_open(start_router: StartRouter) -> 
         await router.leave()
         await router.stop()
         await asyncio.sleep(0)
-        return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+        return left()
 
     first = await once()
     for _ in range(3):
