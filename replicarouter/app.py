@@ -74,7 +74,7 @@ class Router:
         self._front: FrontServer | None = None
         self._listener: asyncio.Server | None = None
         self._upstream: Upstream | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: tuple[aiohttp.ClientSession, ...] = ()
         self._prober: Prober | None = None
         self._scraper: Scraper | None = None
         self._admin: web.AppRunner | None = None
@@ -93,13 +93,12 @@ class Router:
     async def start(self) -> None:
         """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
         settings = self.settings
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
-        self._prober = Prober(self.fleet, self._session, settings.health)
-        self._scraper = Scraper(self.fleet, self._session, settings.scrape, self._clock)
+        # A probe must find out whether the port still takes connections, so it never finds an old one.
+        probing = _session(keepalive=settings.health.interval / 4)
+        scraping = _session(keepalive=settings.connector.keepalive)
+        self._sessions = (probing, scraping)
+        self._prober = Prober(self.fleet, probing, settings.health)
+        self._scraper = Scraper(self.fleet, scraping, settings.scrape, self._clock)
         self._upstream = self._open_upstream()
         self._corridor = self._build_corridor(self._upstream, self._prober)
         try:
@@ -143,8 +142,8 @@ class Router:
             await self._admin.cleanup()
         if self._upstream is not None:
             await self._upstream.close()
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions:
+            await session.close()
 
     def _open_upstream(self) -> Upstream:
         limits = self.settings.connector
@@ -229,3 +228,12 @@ class Router:
         self._admin = web.AppRunner(application, access_log=None, handler_cancellation=True)
         await self._admin.setup()
         await web.TCPSite(self._admin, settings.host, settings.port).start()
+
+
+def _session(*, keepalive: float) -> aiohttp.ClientSession:
+    """A client for probes or scrapes, outside the connector that requests use."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+    )

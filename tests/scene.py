@@ -1,6 +1,6 @@
 """Small values of the router's own kinds, for tests of single rooms: replicas, fleets, exchanges."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from replicarouter.exchange import Exchange
@@ -58,10 +58,10 @@ def named(fleet: Fleet, name: str) -> Replica:
     return found
 
 
-def an_exchange(clock: Callable[[], float] = lambda: 1000.0, **fields: Any) -> Exchange:
-    """A chat request whose head was read just now."""
+def an_exchange(**fields: Any) -> Exchange:
+    """A chat request whose head was read at 1000."""
     values = {"client_id": "c", "upstream_id": "u", "method": "POST", "path": CHAT, "endpoint": CHAT}
-    return Exchange(**{**values, "accepted_at": clock(), **fields})
+    return Exchange(**{**values, "accepted_at": 1000.0, **fields})
 
 
 def a_request(model: str | None = "m1") -> InferenceRequest:

@@ -16,7 +16,7 @@ _EVENT = b'"response.'
 _ANSWER_EVENTS = (b'"response.output_text.delta"', b'"response.function_call_arguments.delta"')
 _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 
-_IN_BAND_ERROR = re.compile(rb'(?:^|\n)data:\s*\{\s*"error":\s*[{"]|(?:^|\n)event:\s*error\s*\n')
+_IN_BAND_ERROR = re.compile(rb'^(?:data:\s*\{\s*"error":\s*[{"]|event:\s*error\s*$)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ def _count(fields: object, *names: str) -> int:
 
 def ends_in_error(tail: bytes) -> bool:
     """Whether an event stream's last bytes hold an error that the engine put in band."""
+    if b'"error":' not in tail and b"event:" not in tail:
+        return False
     return _IN_BAND_ERROR.search(tail) is not None
 
 

@@ -5,7 +5,10 @@ pyproject.toml says which releases were seen.
 """
 
 import asyncio
+import fcntl
 import functools
+import struct
+import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -33,6 +36,9 @@ __all__ = (
     "Receiver",
     "ReplicaConnection",
 )
+
+
+_INT = struct.Struct("i")
 
 
 class Receiver(Protocol):
@@ -314,7 +320,7 @@ class ClientConnection(RequestHandler):
     def _watch_writing(self) -> None:
         limit = self._front.write_timeout
         if limit > 0 and self.transport is not None:
-            self._unwritten = self.transport.get_write_buffer_size()
+            self._unwritten = _untaken(self.transport)
             self._write_timer = self._loop.call_later(limit, self._write_overdue)
 
     def _write_overdue(self) -> None:
@@ -323,10 +329,17 @@ class ClientConnection(RequestHandler):
         transport = self.transport
         if transport is None:
             return
-        if transport.get_write_buffer_size() >= self._unwritten:
+        if _untaken(transport) >= self._unwritten:
             transport.abort()
         else:
             self._watch_writing()
+
+
+def _untaken(transport: asyncio.Transport) -> int:
+    """Bytes the client has not taken: in the transport's buffer and in the kernel's."""
+    connection = transport.get_extra_info("socket")
+    in_kernel = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(_INT.size))
+    return transport.get_write_buffer_size() + int(_INT.unpack(in_kernel)[0])
 
 
 def _parse_error(error: BaseException | None) -> RouterError:

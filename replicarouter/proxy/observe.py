@@ -84,7 +84,7 @@ class Observer:
     def end(self) -> None:
         """Look once at the last bytes of a whole answer."""
         exchange = self._exchange
-        tail = b"".join(self._tail)
+        tail = b"".join(self._tail)[-LARGE:]
         usage = find_usage(tail)
         if usage is not None:
             exchange.prompt_tokens = usage.prompt

@@ -381,7 +381,7 @@ async def test_no_room_is_lost_whenever_somebody_leaves(turns: int, leaves_first
     for number in range(3):
         await scene.queue(number)
 
-    steps = [scene.waiting[0].cancel, lambda: scene.give_back(leases[0])]
+    steps: list[Callable[[], object]] = [scene.waiting[0].cancel, lambda: scene.give_back(leases[0])]
     for step in steps if leaves_first else reversed(steps):
         step()
         for _ in range(turns):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from replicarouter.cli import main
 from tests.fakes.client import HOST, Client, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import SSE_HEAD, FakeReplica, event, held, silence
@@ -155,15 +156,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_bad_settings_are_named_in_one_message(start: Start, name: str) -> None:
+def test_bad_settings_are_named_in_one_message(capsys: pytest.CaptureFixture[str], name: str) -> None:
     flags, named = REFUSED[name]
-    process = start(*flags)
+    try:
+        status: object = main(["serve", *flags])
+    except SystemExit as left:
+        status = left.code
+    output, messages = capsys.readouterr()
+
+    assert status == 2
+    assert named in messages
+    assert messages.startswith("replicarouter")
+    assert output == ""
+
+
+async def test_a_bad_setting_ends_the_process_with_its_message(start: Start) -> None:
+    process = start(*URL, "--policy", "best")
 
     assert await process.exit_status() == 2
-    assert named in process.messages
-    assert process.messages.startswith("replicarouter")
+    assert "best" in process.messages
     assert "Traceback" not in process.messages
-    assert process.output == ""
 
 
 @pytest.mark.parametrize("which", ["--port", "--admin-port"])

@@ -90,7 +90,7 @@ def test_a_good_set_up_has_no_warnings() -> None:
     assert warnings(block(settings(connector={"limit": 512, "limit_per_replica": 256}))) == []
 
 
-WARNED = {
+WARNED: dict[str, tuple[dict[str, Any], str]] = {
     "a connector limit below the fleet": (
         {"connector": {"limit": 511}},
         r"connector\.limit 511 is below the 512 requests .* --connector-limit 0 or at least 512",

@@ -51,17 +51,13 @@ def test_an_empty_page_leaves_everything_unknown(name: str) -> None:
 
 @pytest.mark.parametrize("page_name", PAGES)
 def test_the_engine_is_detected_from_its_page(page_name: str, page: Callable[[str], bytes]) -> None:
-    expected = next(
-        engine for prefix, engine in ENGINE_OF_PAGE.items() if page_name.startswith(prefix)
-    )
+    expected = next(engine for prefix, engine in ENGINE_OF_PAGE.items() if page_name.startswith(prefix))
 
     assert detect(PARSER.parse(page(page_name))).name == expected
 
 
 @pytest.mark.parametrize("page_name", PAGES)
-def test_a_page_of_the_own_engine_misses_nothing(
-    page_name: str, page: Callable[[str], bytes]
-) -> None:
+def test_a_page_of_the_own_engine_misses_nothing(page_name: str, page: Callable[[str], bytes]) -> None:
     samples = PARSER.parse(page(page_name))
 
     assert detect(samples).read(samples).missing == ()

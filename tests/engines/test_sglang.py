@@ -28,9 +28,7 @@ def test_ranks_are_summed_and_their_members_and_priorities_are_not(
 
 
 def test_an_engine_without_ranks_in_its_labels_is_read() -> None:
-    reading = read(
-        b'sglang:num_running_reqs{model_name="m"} 2\nsglang:num_queue_reqs{model_name="m"} 1\n'
-    )
+    reading = read(b'sglang:num_running_reqs{model_name="m"} 2\nsglang:num_queue_reqs{model_name="m"} 1\n')
 
     assert (reading.running, reading.waiting, reading.model) == (2.0, 1.0, "m")
     assert reading.missing == ("sglang:token_usage",)

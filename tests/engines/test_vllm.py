@@ -74,9 +74,7 @@ def test_accept_length_is_the_accepted_tokens_of_a_draft_and_the_models_own() ->
 
 
 def test_accept_length_is_unknown_before_the_first_draft() -> None:
-    reading = read(
-        b"vllm:spec_decode_num_accepted_tokens_total 0\nvllm:spec_decode_num_drafts_total 0\n"
-    )
+    reading = read(b"vllm:spec_decode_num_accepted_tokens_total 0\nvllm:spec_decode_num_drafts_total 0\n")
 
     assert reading.spec_accept_length is None
 

@@ -115,14 +115,21 @@ async def test_a_failed_probe_says_why_and_two_make_a_replica_unhealthy(
     await prober.probe(replica)
     engine.says(path, body, status=status)
 
-    await prober.probe(replica)
-    assert replica.state is State.READY
-    assert why in replica.why
-    assert "1 of 2" in replica.why
+    seen = []
+    for _ in range(2):
+        await prober.probe(replica)
+        seen.append(replica.state)
+        assert why in replica.why
+    assert seen == [State.READY, State.UNHEALTHY]
 
+
+async def test_a_replica_that_failed_once_says_how_often_it_may(engine: Engine, watch: Watch) -> None:
+    prober, replica = watch(unhealthy_after=2)
     await prober.probe(replica)
-    assert replica.state is State.UNHEALTHY
-    assert why in replica.why
+    engine.says("/health", b"", status=503)
+    await prober.probe(replica)
+
+    assert replica.why == "/health answers 503 (1 of 2 times)"
 
 
 async def test_a_card_whose_id_is_no_text_is_left_out(engine: Engine, watch: Watch) -> None:

@@ -1,5 +1,7 @@
 """One replica: its counts, what its engine says, who else uses it, and how it failed lately."""
 
+from typing import Any
+
 import pytest
 
 from replicarouter.engines.base import EngineReading
@@ -46,7 +48,7 @@ def test_counts_are_those_of_its_own_row() -> None:
     ],
 )
 def test_its_own_limit_comes_before_that_of_all(
-    most: int, own: dict[str, int], outstanding: int, room: bool
+    most: int, own: dict[str, Any], outstanding: int, room: bool
 ) -> None:
     replica = a_replica("a", most=most, **own)
     occupy(replica, sent=outstanding)

@@ -21,9 +21,9 @@ every_policy = pytest.mark.parametrize("name", POLICIES)
 every_size = pytest.mark.parametrize("size", SIZES)
 
 
-def crowd(size: int, **options: float) -> list[Replica]:
+def crowd(size: int) -> list[Replica]:
     ledger = Ledger()
-    return [a_replica(f"r{number}", ledger=ledger, **options) for number in range(size)]
+    return [a_replica(f"r{number}", ledger=ledger) for number in range(size)]
 
 
 def weighted(*weights: float) -> list[Replica]:

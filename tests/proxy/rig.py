@@ -58,7 +58,7 @@ class Rig:
 
     async def handle(self, request: InboundRequest) -> bool:
         now = self.terms.clock()
-        exchange = an_exchange(lambda: now, model="m1", replica="a", received_at=now, leased_at=now)
+        exchange = an_exchange(accepted_at=now, model="m1", replica="a", received_at=now, leased_at=now)
         caller = Caller(request.client, request.modern, request.modern and not request.message.should_close)
         self.exchanges.append(exchange)
         self.callers.append(caller)

@@ -1,12 +1,14 @@
 """What an ended exchange adds to counters and histograms."""
 
+from typing import Any
+
 import pytest
 
 from replicarouter.cells import Histograms
 from replicarouter.telemetry.metrics import Metrics
 from tests.scene import an_exchange
 
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "model": "m1",
     "replica": "a",
     "outcome": "ok",
