@@ -1,6 +1,5 @@
 """The record of one client request: what it asked for, where it is, and how it ended."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -29,38 +28,41 @@ UNSETTLED = "unsettled"
 """An exchange begins unsettled: success must be said, never assumed."""
 
 
-@dataclass(slots=True, eq=False)
 class Exchange:
     """One request with everything that happened to it. Times are seconds on the router's clock.
 
     `client_id` is the request id the client sees, `upstream_id` the one its replica sees.
-    A time of 0 means: has not happened.
+    A time of 0 means: has not happened. What most requests never change is kept on the class.
     """
 
-    client_id: str
-    upstream_id: str
-    method: str
-    path: str
-    endpoint: str
-    accepted_at: float
-    model: str = ""
-    replica: str = ""
-    stage: Stage = Stage.RECEIVING
-    received_at: float = 0.0
-    leased_at: float = 0.0
-    sent_at: float = 0.0
-    head_at: float = 0.0
-    first_content_at: float = 0.0
-    first_answer_at: float = 0.0
-    reasoned: bool = False
-    ended_at: float = 0.0
-    status: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    outcome: str = UNSETTLED
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    attempts: int = 0
-    affinity: str = "none"
-    in_band_error: bool = False
+    model = ""
+    replica = ""
+    stage = Stage.RECEIVING
+    received_at = 0.0
+    leased_at = 0.0
+    sent_at = 0.0
+    head_at = 0.0
+    first_content_at = 0.0
+    first_answer_at = 0.0
+    reasoned = False
+    ended_at = 0.0
+    status = 0
+    bytes_in = 0
+    bytes_out = 0
+    outcome = UNSETTLED
+    prompt_tokens = 0
+    cached_tokens = 0
+    completion_tokens = 0
+    attempts = 0
+    affinity = "none"
+    in_band_error = False
+
+    def __init__(
+        self, *, method: str, path: str, endpoint: str, accepted_at: float, client_id: str = ""
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.endpoint = endpoint
+        self.accepted_at = accepted_at
+        self.client_id = client_id
+        self.upstream_id = client_id

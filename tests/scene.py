@@ -60,8 +60,12 @@ def named(fleet: Fleet, name: str) -> Replica:
 
 def an_exchange(**fields: Any) -> Exchange:
     """A chat request whose head was read at 1000."""
-    values = {"client_id": "c", "upstream_id": "u", "method": "POST", "path": CHAT, "endpoint": CHAT}
-    return Exchange(**{**values, "accepted_at": 1000.0, **fields})
+    exchange = Exchange(method="POST", path=CHAT, endpoint=CHAT, accepted_at=1000.0, client_id="c")
+    exchange.upstream_id = "u"
+    for name, value in fields.items():
+        assert hasattr(exchange, name), name
+        setattr(exchange, name, value)
+    return exchange
 
 
 def a_request(model: str | None = "m1") -> InferenceRequest:

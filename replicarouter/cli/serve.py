@@ -22,6 +22,9 @@ from replicarouter.telemetry import logs
 NAME = "serve"
 HELP = "run the router"
 
+GC_THRESHOLD = 20_000
+"""Allocations between two looks of the cycle collector: a request leaves hardly any cycles behind."""
+
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,7 @@ async def _serve(settings: Settings, descriptors: int) -> int:
     # What lives now lives for ever: the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
     signals: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

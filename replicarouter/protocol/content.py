@@ -5,8 +5,7 @@ is a real key, never text that a model wrote.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,8 +18,7 @@ _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 _IN_BAND_ERROR = re.compile(rb'^(?:data:\s*\{\s*"error":\s*[{"]|event:\s*error\s*$)', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one answer, as its engine counted them."""
 
     prompt: int = 0

@@ -5,7 +5,6 @@ on. Broken framing raises `BadFraming`.
 """
 
 import re
-from functools import lru_cache
 from typing import Protocol
 
 MAX_LINE = 4096
@@ -17,6 +16,8 @@ MAX_TRAILERS = 16384
 _TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*")
 REMEMBERED_LINE = 8
 """Longest size line that is worth remembering: one without extensions."""
+
+REMEMBERED_LINES = 4096
 
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
 
@@ -90,20 +91,26 @@ class UntilClose:
         return True
 
 
-def _size(line: bytes) -> int:
-    """The chunk size that a size line declares."""
-    return _plain_size(line) if len(line) <= REMEMBERED_LINE else _parsed_size(line)
+class _Sizes(dict[bytes, int]):
+    """Size line → chunk size. Streams repeat their sizes; looking one up costs a tenth of parsing it."""
+
+    def __missing__(self, line: bytes) -> int:
+        match = _SIZE_LINE.fullmatch(line)
+        if match is None or len(line) > MAX_LINE:
+            raise BadFraming("malformed chunk size")
+        size = int(match[1], 16)
+        if len(line) <= REMEMBERED_LINE and len(self) < REMEMBERED_LINES:
+            self[line] = size
+        return size
 
 
-def _parsed_size(line: bytes) -> int:
-    match = _SIZE_LINE.fullmatch(line)
-    if match is None or len(line) > MAX_LINE:
-        raise BadFraming("malformed chunk size")
-    return int(match[1], 16)
+_SIZES = _Sizes()
 
 
-# Streams repeat the sizes of their chunks; looking one up costs a fifth of parsing it.
-_plain_size = lru_cache(maxsize=4096)(_parsed_size)
+def _check_half_end(data: bytes) -> None:
+    """Of a chunk's line end only the second half is still to come: the first must be there."""
+    if not data.endswith(b"\r"):
+        raise BadFraming("chunk data longer than its size")
 
 
 def _ends_chunk(data: bytes, at: int) -> bool:
@@ -131,23 +138,24 @@ class Chunked:
                 return at
         size = len(data)
         while at <= size:
+            if at == size and data.endswith(b"\r\n"):
+                self._left = 0
+                return -1
             if at and not _ends_chunk(data, at):
                 raise BadFraming("chunk data longer than its size")
             self._left = 0
-            if at == size:
-                return -1
             end = data.find(b"\r\n", at)
             if end < 0:
                 self._keep(data[at:], MAX_LINE)
                 return -1
-            length = _size(data[at:end])
+            length = _SIZES[data[at:end]]
             if not length:
                 self._trailing = True
                 return self._trailers(data, end + 2)
             at = end + 4 + length
         self._left = at - size
-        if at == size + 1 and not data.endswith(b"\r"):
-            raise BadFraming("chunk data longer than its size")
+        if self._left == 1:
+            _check_half_end(data)
         return -1
 
     def at_boundary(self) -> bool:
@@ -164,7 +172,7 @@ class Chunked:
         if end < 0:
             self._keep(whole, MAX_LINE)
             return -1
-        length = _size(whole[:end])
+        length = _SIZES[whole[:end]]
         after = end + 2 - len(line)
         if not length:
             self._trailing = True
@@ -222,7 +230,7 @@ class Dechunker:
             if end < 0:
                 self._line = data[at:]
                 break
-            length = _size(data[at:end])
+            length = _SIZES[data[at:end]]
             self._over = not length
             self._left = length + 2
             at = end + 2

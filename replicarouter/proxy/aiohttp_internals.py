@@ -11,11 +11,12 @@ import struct
 import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol
 
 from aiohttp import ClientTimeout, TCPConnector
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ClientRequest
+from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
@@ -93,6 +94,25 @@ class Connector(TCPConnector):
         """What the connector wants to know of a replica's address; made once, used for every request."""
         return ClientRequest("POST", URL(url), loop=self._loop)
 
+    def take_idle(self, key: ConnectionKey) -> Connection | None:
+        """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
+
+        `key` is the template's `connection_key`, which aiohttp builds anew at every look.
+        """
+        idle = self._conns.get(key)
+        limit = self._keepalive_timeout
+        while idle:
+            protocol, since = idle.popleft()
+            if not idle:
+                del self._conns[key]
+            if protocol.is_connected() and (limit is None or monotonic() - since <= limit):
+                self._acquired.add(protocol)
+                if self._limit_per_host:
+                    self._acquired_per_host[key].add(protocol)
+                return Connection(self, key, protocol, self._loop)
+            protocol.close()
+        return None
+
     async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
         """A pooled or new connection; its `sock_connect` bounds TCP and TLS."""
         return await self.connect(template, [], timeout)
@@ -157,6 +177,7 @@ class ClientConnection(RequestHandler):
         "_payload",
         "_unwritten",
         "_write_timer",
+        "full",
         "on_writable",
     )
 
@@ -169,6 +190,7 @@ class ClientConnection(RequestHandler):
         self._payload: StreamReader | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._unwritten = 0
+        self.full = False
         self.on_writable: Callable[[], None] | None = None
 
     async def start(self) -> None:
@@ -291,6 +313,7 @@ class ClientConnection(RequestHandler):
     def pause_writing(self) -> None:
         """The client's buffer is full: it must take something in time."""
         super().pause_writing()
+        self.full = True
         self._watch_writing()
 
     def resume_writing(self) -> None:
@@ -299,6 +322,7 @@ class ClientConnection(RequestHandler):
             self._write_timer.cancel()
             self._write_timer = None
         super().resume_writing()
+        self.full = False
         if self.on_writable is not None:
             self.on_writable()
 

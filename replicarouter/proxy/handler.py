@@ -132,7 +132,8 @@ class Corridor:
 
     def refuse(self, client: ClientConnection, error: RouterError) -> None:
         """Answer what never became a request: a head that cannot be parsed, or never ended."""
-        exchange = self._register(Exchange("", "", "", "", OTHER, self._clock()), None)
+        nameless = Exchange(method="", path="", endpoint=OTHER, accepted_at=self._clock())
+        exchange = self._register(nameless, None)
         exchange.outcome = error.code
         exchange.status = error.status
         answer = error_answer(error, exchange.client_id)
@@ -157,7 +158,7 @@ class Corridor:
     def _accept(self, request: InboundRequest, path: str, endpoint: Endpoint | None) -> Exchange:
         message = request.message
         label = OTHER if endpoint is None else endpoint.label
-        exchange = Exchange("", "", message.method, path, label, self._clock())
+        exchange = Exchange(method=message.method, path=path, endpoint=label, accepted_at=self._clock())
         return self._register(exchange, message.headers.get(REQUEST_ID))
 
     def _register(self, exchange: Exchange, given_id: str | None) -> Exchange:

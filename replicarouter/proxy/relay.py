@@ -30,6 +30,7 @@ class Relay:
         "_framing",
         "_head",
         "_link",
+        "_observe",
         "_observer",
         "_write",
         "committed",
@@ -53,6 +54,7 @@ class Relay:
         self._head = head
         self._framing: Framing = head.framing()
         self._observer = observer
+        self._observe = observer.chunk
         self._done = done
         self._dechunk = Dechunker() if head.chunked and not caller.modern else None
         self._write: Callable[[bytes], None] = transport.write
@@ -83,10 +85,10 @@ class Relay:
         except RuntimeError:
             self.fail(ClientLeft())
             return
-        self._observer.chunk(data)
+        self._observe(data)
         if end >= 0:
             self._finish()
-        elif self._client.writing_paused:
+        elif self._client.full:
             self._hold()
 
     def lost(self, error: BaseException | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.client_reqrep import ClientRequest
+from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.connector import Connection
 
 from replicarouter.errors import ConnectFailed, Overloaded
@@ -27,6 +27,7 @@ class Address:
     """What is the same for every request to one replica."""
 
     template: ClientRequest
+    key: ConnectionKey
     base_path: str
     own_lines: bytes
     replaces_credentials: bool
@@ -122,8 +123,10 @@ class Upstream:
         if not self._slots.take_now(row):
             await self._slots.wait(row, exchange)
         try:
-            template = self.address(replica).template
-            connection = await self._connector.open(template, self._timeout)
+            address = self.address(replica)
+            connection = self._connector.take_idle(address.key)
+            if connection is None:
+                connection = await self._connector.open(address.template, self._timeout)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._slots.give_back(row)
             raise _failure(error) from error
@@ -142,8 +145,10 @@ class Upstream:
         lines = f"Host: {parts.netloc}\r\n"
         if settings.api_key is not None:
             lines += f"Authorization: Bearer {settings.api_key.get_secret_value()}\r\n"
+        template = self._connector.template(settings.url)
         return Address(
-            template=self._connector.template(settings.url),
+            template=template,
+            key=template.connection_key,
             base_path=parts.path.rstrip("/"),
             own_lines=lines.encode("latin-1"),
             replaces_credentials=settings.api_key is not None,

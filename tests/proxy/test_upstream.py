@@ -290,7 +290,7 @@ async def test_two_replicas_at_one_address_have_a_limit_each(site: Site) -> None
     other = joined(site.ledger, site.fake, url=f"{url}/other", name="other")
     link = await site.open(upstream)
     try:
-        second = await asyncio.wait_for(upstream.open(other, an_exchange()), 1)
+        second = await asyncio.wait_for(upstream.open(other, an_exchange()), 0.3)
         second.end(reusable=False)
     finally:
         link.end(reusable=False)
