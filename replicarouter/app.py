@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 DRAIN_POLL = 0.02
+PROBE_KEEPALIVE = 0.05
+"""Seconds a probe's connection lives for its next question."""
+
 LINGER = 2.0
 """Seconds an unread request body is read on after an early answer, so that the answer arrives."""
 
@@ -93,8 +96,8 @@ class Router:
     async def start(self) -> None:
         """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
         settings = self.settings
-        # A probe must find out whether the port still takes connections, so it never finds an old one.
-        probing = _session(keepalive=settings.health.interval / 4)
+        # A probe has to find out whether the port still takes connections.
+        probing = _session(keepalive=PROBE_KEEPALIVE)
         scraping = _session(keepalive=settings.connector.keepalive)
         self._sessions = (probing, scraping)
         self._prober = Prober(self.fleet, probing, settings.health)
@@ -122,9 +125,14 @@ class Router:
         if self._corridor is not None:
             self._corridor.draining = True
         end = self._clock() + limit
-        while self.ledger.in_flight and (not limit or self._clock() < end):
+        while self._busy and (not limit or self._clock() < end):
             await asyncio.sleep(DRAIN_POLL)
-        return not self.ledger.in_flight
+        return not self._busy
+
+    @property
+    def _busy(self) -> bool:
+        """Whether some request has no answer yet, or its client has not taken all of it."""
+        return bool(self.ledger.in_flight or (self._front is not None and self._front.unwritten))
 
     async def stop(self) -> None:
         """Close everything now; requests in flight are cut."""
@@ -156,7 +164,8 @@ class Router:
         )
         connector = Connector(
             limit=limits.limit,
-            limit_per_host=limits.limit_per_replica,
+            # The slots know replicas; the connector knows addresses, which replicas may share.
+            limit_per_host=0,
             keepalive_timeout=limits.keepalive,
         )
         timeout = self.settings.timeouts.connect

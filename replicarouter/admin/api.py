@@ -63,14 +63,14 @@ class AdminApi:
     def _refusal(self, request: web.Request) -> RouterError | None:
         if self._token is not None:
             scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), self._token.encode()):
+            if scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given), _bytes(self._token)):
                 return None
             return InvalidApiKey("Send the admin token: Authorization: Bearer TOKEN.")
         # Without a token only loopback can reach this port; a web page in a local browser must not.
         origin = request.headers.get("Origin")
         names = [request.headers.get("Host", "")]
         if origin is not None:
-            names.append(urlsplit(origin).netloc)
+            names.append(origin.partition("://")[2])
         if all(_host_of(name) in self._hosts for name in names):
             return None
         return InvalidApiKey("Without an admin token this port answers only to loopback names.")
@@ -107,5 +107,12 @@ def _written(answer: LocalAnswer) -> web.Response:
 
 
 def _host_of(netloc: str) -> str:
-    """The host of a `Host` field, without port and brackets."""
-    return urlsplit(f"//{netloc}").hostname or ""
+    """The host of a `Host` field, without port and brackets; empty when it is none."""
+    try:
+        return urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -55,10 +55,10 @@ def start_up_block(
         if capacity.assumed
         else ""
     )
-    admin = f"http://{settings.admin.host}:{admin_port}" if admin_port else "off"
+    admin = f"http://{_in_url(settings.admin.host)}:{admin_port}" if admin_port else "off"
     lines = [
         f"replicarouter {__version__}",
-        f"  clients      http://{settings.host}:{port}",
+        f"  clients      http://{_in_url(settings.host)}:{port}",
         f"  operators    {admin}",
         f"  policy       {settings.policy}",
         f"  connector    limit {limit}; the fleet can run {capacity.requests} requests{assumed}",
@@ -68,6 +68,11 @@ def start_up_block(
         *(f"  warning: {text}" for text in _warnings(settings, replicas, capacity, descriptors)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _in_url(host: str) -> str:
+    """A host as URLs write it: an address of version 6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _replica_line(replica: Replica) -> str:

@@ -18,10 +18,12 @@ class Body(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One API path: `label` names it in metrics, `bodies` says for each method what its body is."""
+    """One API path: `label` names it in metrics, `bodies` says for each method what its body is;
+    `added` by the operator: the router's own paths come first."""
 
     label: str
     bodies: Mapping[str, Body]
+    added: bool = False
 
     @property
     def allow(self) -> str:
@@ -84,9 +86,9 @@ class Endpoints:
         for path in extra_paths:
             if path.endswith("/*"):
                 below = re.escape(path[:-1]) + _ID + f"(?:/{_ID})*"
-                self._patterns.append((re.compile(below), Endpoint(path, _ANY)))
+                self._patterns.append((re.compile(below), Endpoint(path, _ANY, added=True)))
             else:
-                self._fixed[path] = Endpoint(path, _ANY)
+                self._fixed[path] = Endpoint(path, _ANY, added=True)
 
     def __iter__(self) -> Iterator[Endpoint]:
         yield from self._fixed.values()

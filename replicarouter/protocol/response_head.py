@@ -10,6 +10,9 @@ from replicarouter.protocol.framing import Chunked, Framing, Length, NoBody, Unt
 MAX_HEAD = 65536
 """Most bytes of a response head."""
 
+NO_CONTENT = 204
+BODILESS = (NO_CONTENT, 304)
+
 REMEMBERED_HEADS = 256
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
@@ -53,7 +56,7 @@ class ResponseHead:
     @property
     def bodiless(self) -> bool:
         """Whether this status never has a body."""
-        return self.status in (204, 304)
+        return self.status in BODILESS
 
     @property
     def interim(self) -> bool:
@@ -84,13 +87,17 @@ def parse_head(block: bytes) -> ResponseHead:
         fields = _without_nominated(fields, connection)
     modern = matched[1] == b"1"
     chunked = _chunked(special, modern=modern)
+    status = int(matched[2])
+    length = _length(special, chunked=chunked)
+    # What such an answer declares may still come, and must not be taken for the next answer.
+    spoilt = (status in BODILESS and chunked) or (status == NO_CONTENT and bool(length))
     return ResponseHead(
-        status=int(matched[2]),
+        status=status,
         status_line=b"HTTP/1.1 " + block[9:end],
         fields=fields,
         chunked=chunked,
-        length=_length(special, chunked=chunked),
-        keep_alive=modern and b"close" not in connection,
+        length=length,
+        keep_alive=modern and not spoilt and b"close" not in connection,
         event_stream=special.get(b"content-type", b"").lower().startswith(b"text/event-stream"),
         encoded=special.get(b"content-encoding", b"identity").lower() != b"identity",
     )

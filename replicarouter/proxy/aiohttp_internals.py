@@ -21,7 +21,7 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
@@ -157,6 +157,12 @@ class FrontServer(Server):
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
 
+    @property
+    def unwritten(self) -> int:
+        """Bytes of answers that clients have yet to take."""
+        transports = [connection.transport for connection in self.connections]
+        return sum(one.get_write_buffer_size() for one in transports if one is not None)
+
     def __call__(self) -> "ClientConnection":
         """A protocol for a new client connection."""
         return ClientConnection(self, self._loop, self._options)
@@ -282,19 +288,30 @@ class ClientConnection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Parse; a head that has begun must end in time."""
         parsed = self._request_count
+        payload = self._payload
+        answering = payload is not None and payload.is_eof()
         super().data_received(data)
+        if payload is not None and not answering and self._messages:
+            self._tell_of_breakage(payload)
         if self._request_count != parsed:
             self._head_begun = False
             if self._head_timer is not None:
                 self._head_timer.cancel()
                 self._head_timer = None
-        elif self._waiter is not None:
+        elif not data:
+            return  # aiohttp's way of having buffered bytes parsed
+        elif self._waiter is not None and not self._waiter.done():
             self._head_begun = True
             if self._head_timer is None:
                 self._expect_head()
-        elif self._payload is not None and self._payload.is_eof():
+        elif answering:
             # The next head begins behind a request that is still being answered.
             self._head_begun = True
+
+    def _tell_of_breakage(self, payload: StreamReader) -> None:
+        """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""
+        if not payload.is_eof() and not isinstance(self._messages[-1][0], RawRequestMessage):
+            payload.set_exception(RequestPayloadError("broken framing"))
 
     def eof_received(self) -> None:
         """A half-close counts as gone: nothing that is still to come is worth an engine's time."""

@@ -21,7 +21,7 @@ from replicarouter.errors import (
     RouterError,
     TotalTimeout,
 )
-from replicarouter.exchange import CLIENT_GONE, OK, OTHER, UNSETTLED, UPSTREAM_ERROR, Exchange
+from replicarouter.exchange import CLIENT_GONE, OK, OTHER, UPSTREAM_ERROR, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet, Pool
 from replicarouter.fleet.replica import Replica
@@ -104,7 +104,7 @@ class Corridor:
         path, _, query = message.path.partition("?")
         caller = Caller(request.client, request.modern, request.modern and not message.should_close)
         endpoint = self._rooms.endpoints.find(path)
-        if endpoint is None:
+        if endpoint is None or endpoint.added:
             local = self._rooms.local(path, query)
             if local is not None:
                 return self._answer_locally(request, caller, local)
@@ -166,8 +166,8 @@ class Corridor:
         ledger = self._rooms.ledger
         made = self._make_id()
         upstream_id = usable_request_id(given_id) or made
-        if upstream_id in ledger.in_flight:
-            upstream_id = made
+        while upstream_id in ledger.in_flight:
+            upstream_id = f"{upstream_id[:100]}-{next(self._serial):x}"
         exchange.client_id = given_id or made
         exchange.upstream_id = upstream_id
         ledger.in_flight[upstream_id] = exchange
@@ -243,11 +243,13 @@ class Corridor:
                     raise failure from None
                 raise
             exchange.attempts += 1
-            result = UNSETTLED
+            if failure is not None:
+                self._rooms.ledger.retries.add((failure.code,))
+            result = InternalError.code  # unless it ends in one of the ways below
             failed = False
             try:
-                link = await self._rooms.upstream.open(lease.replica, exchange)
                 head = self._request_head(errand, exchange, lease.replica)
+                link = await self._rooms.upstream.open(lease.replica, exchange)
                 attempt = Attempt(link, lease, caller, exchange, self._terms)
                 await attempt.run(head, errand.body)
                 result, failed = _verdict(exchange)
@@ -257,7 +259,9 @@ class Corridor:
                 result, failed = error.code, error.fault is Fault.REPLICA
                 failure = self._after_failure(error, caller, exchange, lease.replica)
             except (asyncio.CancelledError, ClientLeft):
-                result = CLIENT_GONE
+                # Cancelled either because the client has left, or because the total time is over.
+                gone = caller.connection.transport is None
+                result = CLIENT_GONE if gone else TotalTimeout.code
                 raise
             finally:
                 self._rooms.ledger.attempts.add((lease.replica.name, result))
@@ -273,7 +277,6 @@ class Corridor:
         committed = caller.relay is not None and caller.relay.committed
         if committed or not may_retry(error, exchange.attempts, most=self._limits.attempts):
             raise error
-        self._rooms.ledger.retries.add((error.code,))
         return error
 
     def _request_head(self, errand: Errand, exchange: Exchange, replica: Replica) -> bytes:

@@ -81,10 +81,12 @@ class Observer:
         """The client's own pause is over: silence of the replica counts from here."""
         self.last = self._clock()
 
-    def ends_event(self) -> bool:
+    def ends_event(self, *, chunked: bool) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
         tail = b"".join(self._tail)[-8:]
-        return not tail or tail.endswith((b"\n\n\r\n", b"\n\n", b"\r\n\r\n\r\n", b"\n\r\n\r\n"))
+        if chunked:
+            tail = tail.removesuffix(b"\r\n")
+        return not tail or tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
     def end(self) -> None:
         """Look once at the last bytes of a whole answer."""

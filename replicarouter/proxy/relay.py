@@ -116,7 +116,7 @@ class Relay:
             self._head.event_stream
             and not self._head.encoded
             and self._framing.at_boundary()
-            and self._observer.ends_event()
+            and self._observer.ends_event(chunked=self._head.chunked)
         )
 
     @property

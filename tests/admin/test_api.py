@@ -178,7 +178,6 @@ async def test_without_a_token_pages_of_other_sites_do_not(open_door: Open, orig
     assert answer.status == ORIGINS[origin]
 
 
-@pytest.mark.xfail(strict=True, reason="what cannot be split or encoded is an error of the server")
 @pytest.mark.parametrize(
     ("options", "headers"),
     [

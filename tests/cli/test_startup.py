@@ -63,7 +63,6 @@ def test_a_closed_door_is_off() -> None:
     assert "  operators    off\n" in block(settings(), admin_port=0)
 
 
-@pytest.mark.xfail(strict=True, reason="an address of version 6 stands without its brackets")
 def test_an_address_of_version_6_can_be_clicked() -> None:
     assert "http://[::1]:8080\n" in block(settings(host="::1"))
 

@@ -1,9 +1,10 @@
-"""The data plane runs on the loop that `serve` uses, and must not need it."""
+"""The data plane runs on the loop that `serve` uses; what leans on transports must not need it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
+import pytest
 import pytest_asyncio
 import uvloop
 
@@ -13,9 +14,13 @@ from replicarouter.proxy.aiohttp_internals import ClientConnection, FrontServer,
 from replicarouter.proxy.answers import write_answer
 from tests.fakes.client import HOST, Client
 
+ON_BOTH_LOOPS = {"test_aiohttp_internals", "test_relay", "test_upstream"}
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.stem in ON_BOTH_LOOPS:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @dataclass(slots=True, eq=False)

@@ -33,7 +33,7 @@ def upstream_for(ledger: Ledger, *, limit: int = 0, each: int = 0, timeout: floa
     """Connections as the router opens them."""
     loop = asyncio.get_running_loop()
     slots = Slots(limit=limit, limit_per_replica=each, timeout=timeout, ledger=ledger, clock=loop.time)
-    connector = Connector(limit=limit, limit_per_host=each, keepalive_timeout=30)
+    connector = Connector(limit=limit, limit_per_host=0, keepalive_timeout=30)
     return Upstream(connector, slots, ledger, connect_timeout=timeout)
 
 

@@ -124,7 +124,6 @@ async def test_a_stream_without_framing_that_is_reset_gets_the_event_too(start_f
     assert b'"replica_disconnected"' in answer.body.raw
 
 
-@pytest.mark.xfail(strict=True, reason="events whose lines end in CR LF are not seen to end")
 async def test_the_end_of_an_event_is_seen_whatever_its_line_ends(start_front: StartFront) -> None:
     raw = CLOSING_SSE + b"data: 1\r\n\r\n"
     async with FakeReplica(reply(raw, then="rst")) as fake, a_rig(fake, start_front) as rig:

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.fakes.client import chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import SSE_HEAD, FakeReplica, event, held, silence
@@ -11,9 +9,6 @@ from tests.fakes.running import StartRouter
 from tests.fakes.wire import eventually
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an id that the router has made is not looked for among those in flight"
-)
 async def test_a_client_that_guesses_the_next_request_id_disturbs_nobody(start_router: StartRouter) -> None:
     gate = asyncio.Event()
     replica = FakeReplica(held(SSE_HEAD + event("1"), gate, LAST_CHUNK))
@@ -58,7 +53,6 @@ async def test_every_exchange_is_counted_once_however_it_ends(start_router: Star
     assert ledger["received_total"] == 6
 
 
-@pytest.mark.xfail(strict=True, reason="a retry is counted before it is known that nobody is left to take it")
 async def test_a_retry_that_nobody_could_take_is_not_counted(start_router: StartRouter) -> None:
     replica = FakeReplica()
     router = await start_router(replica, health={"interval": 60})
@@ -81,7 +75,6 @@ async def test_a_retry_is_counted_with_its_reason(start_router: StartRouter) -> 
     assert metrics.series("retries_total") == [({"reason": "connect_failed"}, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="the attempt ends like one whose client has gone")
 async def test_an_attempt_that_the_total_time_ends_is_not_the_clients_doing(
     start_router: StartRouter,
 ) -> None:
@@ -128,7 +121,6 @@ async def test_an_answer_of_its_own_has_a_request_id_when_it_is_an_error(start_r
     assert kept.head.get("x-request-id") == "mine"
 
 
-@pytest.mark.xfail(strict=True, reason="a path of the operator's comes before the router's own")
 async def test_the_routers_own_paths_are_never_relayed(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica(), ready=0, extra_paths=["/*"])
 

@@ -283,7 +283,6 @@ async def test_no_slot_is_lost_when_an_opening_is_cancelled(site: Site, turns: i
     (await asyncio.wait_for(site.open(upstream), 5)).end(reusable=False)
 
 
-@pytest.mark.xfail(strict=True, reason="the connector's own limit goes by address and makes the second wait")
 async def test_two_replicas_at_one_address_have_a_limit_each(site: Site) -> None:
     upstream = site.upstream(each=1)
     url = site.fake.settings["url"]
