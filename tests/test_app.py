@@ -160,7 +160,7 @@ async def test_a_drain_serves_during_its_delay(start: Start) -> None:
 async def test_a_drain_waits_until_a_slow_client_has_what_was_relayed(start: Start, connect: Connect) -> None:
     body = b"x" * 8_000_000
     router = await start(FakeReplica(reply(sized(body))))
-    client = await connect(router, receive_buffer=4096)
+    client = await connect(router)
     client.wire.pause()
     await client.send(chat(stream=False))
     front = router._front
