@@ -37,9 +37,6 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 DRAIN_POLL = 0.02
-PROBE_KEEPALIVE = 0.05
-"""Seconds a probe's connection lives for its next question."""
-
 LINGER = 2.0
 """Seconds an unread request body is read on after an early answer, so that the answer arrives."""
 
@@ -96,9 +93,9 @@ class Router:
     async def start(self) -> None:
         """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
         settings = self.settings
-        # A probe has to find out whether the port still takes connections.
-        probing = _session(keepalive=PROBE_KEEPALIVE)
-        scraping = _session(keepalive=settings.connector.keepalive)
+        # A probe has to find out whether the port still takes connections, so it never reuses one.
+        probing = _session(aiohttp.TCPConnector(limit=0, force_close=True))
+        scraping = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=settings.connector.keepalive))
         self._sessions = (probing, scraping)
         self._prober = Prober(self.fleet, probing, settings.health)
         self._scraper = Scraper(self.fleet, scraping, settings.scrape, self._clock)
@@ -239,10 +236,10 @@ class Router:
         await web.TCPSite(self._admin, settings.host, settings.port).start()
 
 
-def _session(*, keepalive: float) -> aiohttp.ClientSession:
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     """A client for probes or scrapes, outside the connector that requests use."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
     )
