@@ -1,11 +1,11 @@
 """Smooth weighted round-robin: in turn, each as often as its weight says, never in bursts."""
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import View
+from replicarouter.policies.base import Forgetful, View
 from replicarouter.protocol.request import InferenceRequest
 
 
-class RoundRobin:
+class RoundRobin(Forgetful):
     """The algorithm nginx documents as smooth weighted balancing: everyone earns its weight each
     turn, the richest is chosen and pays the sum of all weights."""
 
@@ -26,12 +26,6 @@ class RoundRobin:
                 best, most = replica, amount
         earned[best] -= total
         return best
-
-    def sent(self, request: InferenceRequest, replica: Replica) -> None:
-        """Nothing to learn."""
-
-    def finished(self, request: InferenceRequest, replica: Replica, outcome: str) -> None:
-        """Nothing to learn."""
 
     def removed(self, replica: Replica) -> None:
         """Forget what the replica had earned."""

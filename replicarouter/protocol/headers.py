@@ -36,7 +36,7 @@ _STOP_HERE = frozenset(
     )
 )
 _CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
-_PRINTABLE = re.compile(r"[\x21-\x7e]{1,128}")
+_PRINTABLE = re.compile(rf"[\x21-\x7e]{{1,{MAX_REQUEST_ID}}}")
 
 
 def crossing_fields(

@@ -18,3 +18,8 @@ class Caller:
     modern: bool
     keep_alive: bool
     relay: "Relay | None" = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the client has a byte of an answer: nothing can be retried any more."""
+        return self.relay is not None and self.relay.committed

@@ -274,8 +274,7 @@ class Corridor:
         """Note a failed attempt; raises the error again when no other attempt may follow."""
         if error.retryable:
             self._rooms.refused(replica)
-        committed = caller.relay is not None and caller.relay.committed
-        if committed or not may_retry(error, exchange.attempts, most=self._limits.attempts):
+        if caller.committed or not may_retry(error, exchange.attempts, most=self._limits.attempts):
             raise error
         return error
 
@@ -302,7 +301,7 @@ class Corridor:
     ) -> bool:
         """Answer with an error; once an answer is on its way, end it so that nobody takes it for whole."""
         exchange.outcome = error.code
-        if caller.relay is not None and caller.relay.committed:
+        if caller.relay is not None and caller.committed:
             end_broken(
                 caller.connection,
                 caller.relay,

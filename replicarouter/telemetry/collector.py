@@ -124,7 +124,11 @@ class RouterCollector(Collector):
         sources = self._sources
         now = sources.clock()
         known = [(replica, reading) for replica in sources.fleet if (reading := replica.reading) is not None]
-        fresh = [(replica, reading) for replica, reading in known if now - reading.at <= sources.fresh]
+        fresh = [
+            (replica, reading)
+            for replica in sources.fleet
+            if (reading := replica.fresh_reading(now, sources.fresh)) is not None
+        ]
         for name, text, read in _ENGINE_GAUGES:
             yield _gauge(name, text, ["replica"], _rows(fresh, read))
         yield _gauge(
