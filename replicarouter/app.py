@@ -10,30 +10,50 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from replicarouter import __version__
+from replicarouter.access.cors import Cors
+from replicarouter.access.door import Door
+from replicarouter.access.proxies import Proxies
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
-from replicarouter.admission.controller import Admission, QueueLimits
+from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.priority import Priority
 from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
+from replicarouter.fleet.health import TICK, Health
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.probe import Prober
 from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.scrape import Scraper
 from replicarouter.policies import POLICIES
 from replicarouter.protocol.endpoints import Endpoints
-from replicarouter.proxy.aiohttp_internals import Connector, FrontServer
+from replicarouter.proxy.aiohttp_connector import Connector
+from replicarouter.proxy.aiohttp_internals import FrontServer
 from replicarouter.proxy.attempt import Terms
+from replicarouter.proxy.courier import Courier, Roads
 from replicarouter.proxy.handler import Corridor, Limits, Rooms
+from replicarouter.proxy.intake import Intake
+from replicarouter.proxy.memory import BodyMemory
+from replicarouter.proxy.reception import Reception
+from replicarouter.proxy.register import Register
+from replicarouter.proxy.retry import RetryBudget, RetryRules
 from replicarouter.proxy.slots import Slots
 from replicarouter.proxy.upstream import Upstream
-from replicarouter.settings import Settings
-from replicarouter.tasks import TaskSet
+from replicarouter.reload.roster import Roster
+from replicarouter.settings import Settings, named_keys
+from replicarouter.tasks import TaskSet, every
+from replicarouter.telemetry import logs
 from replicarouter.telemetry.access_log import log_exchange
 from replicarouter.telemetry.collector import RouterCollector, Sources
+from replicarouter.telemetry.departed import Departed
 from replicarouter.telemetry.lag import LoopLag
 from replicarouter.telemetry.metrics import Metrics
+from replicarouter.tls import ClientTls, ReplicaTls, check_files
 
 log = logging.getLogger(__name__)
+
+ADMIN_LINGER = 1.0
+"""Seconds an operator's request may go on when the router stops."""
 
 BACKLOG = 4096
 DRAIN_POLL = 0.02
@@ -54,6 +74,11 @@ class Router:
         self.fleet = Fleet(settings.replicas, self.ledger, most=most)
         self.metrics = Metrics(settings.policy)
         self._clock = clock
+        self._body_memory = BodyMemory(settings.max_buffered_bytes)
+        self.health = Health(self.fleet, settings, clock)
+        self.reception = _reception(settings)
+        self._client_tls = ClientTls(settings.tls)
+        self._replica_tls = ReplicaTls(settings.tls)
         self._lag = LoopLag(clock)
         self.sources = Sources(
             fleet=self.fleet,
@@ -64,12 +89,23 @@ class Router:
             version=__version__,
             connector_limit=settings.connector.limit,
             scrape_interval=settings.scrape.interval,
+            reloaded=lambda: self.reloaded,
         )
         registry = CollectorRegistry()
         registry.register(RouterCollector(self.sources))
-        self._answers = OwnAnswers(self.fleet, registry, version=__version__, draining=lambda: self.draining)
+        self._aliases = dict(settings.aliases)
+        self._answers = OwnAnswers(
+            self.fleet,
+            registry,
+            version=__version__,
+            draining=lambda: self.draining,
+            aliases=self._aliases,
+        )
         self.draining = False
+        self.reloaded = True
         self._tasks = TaskSet()
+        self._admission: Admission | None = None
+        self._courier: Courier | None = None
         self._corridor: Corridor | None = None
         self._front: FrontServer | None = None
         self._listener: asyncio.Server | None = None
@@ -78,6 +114,8 @@ class Router:
         self._prober: Prober | None = None
         self._scraper: Scraper | None = None
         self._admin: web.AppRunner | None = None
+        self._admin_api: AdminApi | None = None
+        self._roster = Roster(self.fleet, self._replica_changed)
 
     @property
     def port(self) -> int:
@@ -94,15 +132,21 @@ class Router:
         """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
         settings = self.settings
         # A probe has to find out whether the port still takes connections, so it never reuses one.
-        probing = _session(aiohttp.TCPConnector(limit=0, force_close=True))
-        scraping = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=settings.connector.keepalive))
+        trust = self._replica_tls.context
+        probing = _session(aiohttp.TCPConnector(limit=0, force_close=True, ssl=trust))
+        scraping = _session(
+            aiohttp.TCPConnector(limit=0, keepalive_timeout=settings.connector.keepalive, ssl=trust)
+        )
         self._sessions = (probing, scraping)
-        self._prober = Prober(self.fleet, probing, settings.health)
+        self._prober = Prober(self.fleet, probing, settings.health, self._clock)
         self._scraper = Scraper(self.fleet, scraping, settings.scrape, self._clock)
         self._upstream = self._open_upstream()
-        self._corridor = self._build_corridor(self._upstream, self._prober)
+        self._corridor = self._build_corridor(self._upstream, self._prober, self._scraper)
         try:
             await self._prober.probe_all()
+            # First, so that what it says of a replica is known to all others; and only now, because those
+            # that are ready when the router starts have nobody to stand in for them while they start slowly.
+            self.fleet.listeners.insert(0, self.health)
             await self._listen(self._corridor)
             await self._open_admin()
         except BaseException:
@@ -111,6 +155,7 @@ class Router:
         self._prober.start()
         self._scraper.start()
         self._tasks.start(self._lag.watch(), "event loop lag")
+        self._tasks.start(every(TICK, self._tick, "health"), "health")
 
     async def drain(self, *, delay: float, limit: float) -> bool:
         """Say not ready at once, refuse new requests after `delay` seconds, wait for those in flight.
@@ -125,6 +170,46 @@ class Router:
         while self._busy and (not limit or self._clock() < end):
             await asyncio.sleep(DRAIN_POLL)
         return not self._busy
+
+    def apply(self, settings: Settings) -> None:
+        """Go on by other settings; raises `SettingsError` before anything has changed.
+
+        What is built into listeners and connectors stays as it is: `reload.fixed` says what.
+        """
+        reception = _reception(settings)
+        check_files(settings.tls)
+        self._replica_tls.replace(settings.tls)
+        self._client_tls.replace(settings.tls)
+        self.settings = settings
+        logs.set_level(settings.log.level)
+        self.metrics.policy = settings.policy
+        self._aliases.clear()
+        self._aliases.update(settings.aliases)
+        self.reception.door = reception.door
+        self.reception.cors = reception.cors
+        self.reception.priority = reception.priority
+        assert self._upstream is not None
+        assert self._admission is not None
+        assert self._courier is not None
+        assert self._corridor is not None
+        self._upstream.reconfigure(slot_timeout=settings.admission.queue_timeout)
+        self._courier.terms = self._terms(settings)
+        self._courier.rules = _retry_rules(settings)
+        self._courier.budget.floor = settings.retry.budget_floor
+        self._courier.budget.share = settings.retry.budget
+        self._corridor.limits = self._limits(settings)
+        self._body_memory.most = settings.max_buffered_bytes
+        if self._admin_api is not None:
+            self._admin_api.reconfigure(settings.admin)
+        self.fleet.limit_each(settings.admission.max_outstanding_per_replica)
+        self._roster.apply(settings.replicas)
+        self._admission.reconfigure(POLICIES[settings.policy], QueueRules.of(settings.admission))
+
+    def _replica_changed(self, replica: Replica) -> None:
+        """Its key may be another one, and which models it serves may have to be asked."""
+        if self._upstream is not None and self._prober is not None:
+            self._upstream.removed(replica)
+            self._prober.soon(replica)
 
     @property
     def _busy(self) -> bool:
@@ -164,44 +249,66 @@ class Router:
             # The slots know replicas; the connector knows addresses, which replicas may share.
             limit_per_host=0,
             keepalive_timeout=limits.keepalive,
+            ssl=self._replica_tls.context,
         )
         timeout = self.settings.timeouts.connect
         return Upstream(connector, slots, self.ledger, connect_timeout=timeout)
 
-    def _build_corridor(self, upstream: Upstream, prober: Prober) -> Corridor:
+    def _build_corridor(self, upstream: Upstream, prober: Prober, scraper: Scraper) -> Corridor:
         settings = self.settings
-        admission = Admission(
+        self._admission = admission = Admission(
             self.ledger,
             POLICIES[settings.policy],
-            limits=QueueLimits(settings.admission.max_queued, settings.admission.queue_timeout),
+            rules=QueueRules.of(settings.admission),
             clock=self._clock,
             random=Random(),
+            idle=self.fleet.idle,
         )
-        self.fleet.on_ready = admission.room_at
-        rooms = Rooms(
-            fleet=self.fleet,
+        departed = Departed(self.ledger, self.metrics)
+        self.fleet.listeners += [admission, prober, scraper, upstream, departed, self._roster]
+        roads = Roads(
             ledger=self.ledger,
             admission=admission,
             upstream=upstream,
-            endpoints=Endpoints(settings.extra_paths),
-            local=self._answers.find,
-            observe=self._observe,
+            health=self.health,
             refused=prober.soon,
         )
-        terms = Terms(
+        retry = settings.retry
+        budget = RetryBudget(retry.budget_floor, retry.budget)
+        self._courier = Courier(roads, self._terms(settings), _retry_rules(settings), budget)
+        rooms = Rooms(
+            fleet=self.fleet,
+            ledger=self.ledger,
+            courier=self._courier,
+            intake=Intake(self._body_memory, self._clock),
+            endpoints=Endpoints(settings.extra_paths),
+            local=self._answers.find,
+            reception=self.reception,
+            register=Register(self.ledger, self._observe, self._clock),
+            aliases=self._aliases,
+        )
+        return Corridor(rooms, self._limits(settings), self._clock)
+
+    def _terms(self, settings: Settings) -> Terms:
+        return Terms(
             clock=self._clock,
             timings=self.metrics,
             response_head=settings.timeouts.response_head,
             idle=settings.timeouts.idle,
             expose_replica=settings.expose_replica,
+            stale_window=settings.retry.stale_window,
+            sse_keepalive=settings.sse_keepalive,
         )
-        limits = Limits(
+
+    def _limits(self, settings: Settings) -> Limits:
+        return Limits(
             body_bytes=settings.max_body_bytes,
             body_gap=settings.timeouts.client_body,
             total=settings.timeouts.total,
-            attempts=settings.retry.max_attempts,
         )
-        return Corridor(rooms, terms, limits)
+
+    async def _tick(self) -> None:
+        self.health.tick(self._clock())
 
     def _observe(self, exchange: Exchange) -> None:
         self.metrics.observe(exchange)
@@ -224,16 +331,50 @@ class Router:
             },
         )
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._front, settings.host, settings.port, backlog=BACKLOG)
+        context = self._client_tls.context
+        self._listener = await loop.create_server(
+            self._front,
+            settings.host,
+            settings.port,
+            backlog=BACKLOG,
+            ssl=context,
+            ssl_handshake_timeout=_handshake_limit(settings) if context is not None else None,
+        )
 
     async def _open_admin(self) -> None:
         settings = self.settings.admin
         if not settings.port:
             return
-        application = AdminApi(settings, self.sources, self._answers).application()
-        self._admin = web.AppRunner(application, access_log=None, handler_cancellation=True)
+        self._admin_api = AdminApi(
+            settings, self.sources, self._answers, own_ports=lambda: (self.port, self.admin_port)
+        )
+        self._admin = web.AppRunner(
+            self._admin_api.application(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=ADMIN_LINGER,
+        )
         await self._admin.setup()
         await web.TCPSite(self._admin, settings.host, settings.port).start()
+
+
+def _reception(settings: Settings) -> Reception:
+    """The door of the main port, as the settings say."""
+    keys = named_keys(settings)
+    return Reception(
+        Door(keys, Proxies(settings.trusted_proxies)),
+        Cors(settings.cors.allow_origins),
+        Priority(settings.admission.priority_header, keys_needed=bool(keys)),
+    )
+
+
+def _retry_rules(settings: Settings) -> RetryRules:
+    return RetryRules(settings.retry.max_attempts, settings.retry.resend)
+
+
+def _handshake_limit(settings: Settings) -> float | None:
+    """Seconds for a client's TLS handshake: as long as for its request's head; None for the loop's own."""
+    return settings.timeouts.client_head or None
 
 
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

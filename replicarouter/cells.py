@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 class Counter:
     """A counter split by a tuple of label values; a row appears with its first count."""
 
-    __slots__ = ("_rows", "_values")
+    __slots__ = ("_free", "_rows", "_values")
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, ...], int] = {}
         self._values = array("q")
+        self._free: list[int] = []
 
     def add(self, labels: tuple[str, ...], amount: int = 1) -> None:
         """Count `amount` under these label values."""
         row = self._rows.get(labels)
         if row is None:
-            row = self._rows[labels] = len(self._values)
-            self._values.append(0)
+            row = self._rows[labels] = self._new_row()
         self._values[row] += amount
 
     def touch(self, labels: tuple[str, ...]) -> None:
@@ -34,6 +34,21 @@ class Counter:
         """The count under these label values, 0 when there is none."""
         row = self._rows.get(labels)
         return 0 if row is None else self._values[row]
+
+    def fold(self, position: int, value: str, into: str) -> None:
+        """Count all that has `value` as its label at `position` under the label `into`: the sum over all
+        rows stays the same."""
+        for labels in [labels for labels in self._rows if labels[position] == value]:
+            row = self._rows.pop(labels)
+            amount, self._values[row] = self._values[row], 0
+            self._free.append(row)
+            self.add(_relabelled(labels, position, into), amount)
+
+    def _new_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._values.append(0)
+        return len(self._values) - 1
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], int]]:
         for labels, row in self._rows.items():
@@ -59,6 +74,12 @@ class Histogram:
     def count(self) -> int:
         """How many values were observed."""
         return sum(self.counts)
+
+    def merge(self, other: "Histogram") -> None:
+        """Add all that `other`, of the same bounds, has observed."""
+        self.total += other.total
+        for bucket, count in enumerate(other.counts):
+            self.counts[bucket] += count
 
     def quantile(self, share: float) -> float | None:
         """Estimate a quantile by linear interpolation inside its bucket; None without values.
@@ -97,10 +118,18 @@ class Histograms:
         """All series added up."""
         whole = Histogram(self._bounds)
         for series in self._series.values():
-            whole.total += series.total
-            for bucket, count in enumerate(series.counts):
-                whole.counts[bucket] += count
+            whole.merge(series)
         return whole
+
+    def fold(self, position: int, value: str, into: str) -> None:
+        """Merge all series that have `value` as their label at `position` into those labelled `into`."""
+        for labels in [labels for labels in self._series if labels[position] == value]:
+            series = self._series.pop(labels)
+            self.of(_relabelled(labels, position, into)).merge(series)
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
         return iter(self._series.items())
+
+
+def _relabelled(labels: tuple[str, ...], position: int, value: str) -> tuple[str, ...]:
+    return (*labels[:position], value, *labels[position + 1 :])

@@ -21,6 +21,7 @@ class RouterError(Exception):
     fault: ClassVar[Fault] = Fault.ROUTER
     retryable: ClassVar[bool] = False
     closes: ClassVar[bool] = False
+    upgrade: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -75,6 +76,18 @@ class UnknownPath(ClientError):
     status, code = 404, "unknown_path"
 
 
+class UnknownReplica(ClientError):
+    """No replica of this name is in the fleet."""
+
+    status, code = 404, "unknown_replica"
+
+
+class ReplicaExists(ClientError):
+    """A replica with this name or URL is in the fleet already."""
+
+    status, code = 409, "replica_exists"
+
+
 class MethodNotAllowed(ClientError):
     """The path exists, this method on it does not; `allow` lists those that do."""
 
@@ -99,6 +112,12 @@ class UnsupportedEncoding(ClientError):
     status, code = 415, "unsupported_encoding"
 
 
+class UpgradeRequired(ClientError):
+    """A plain request where only a WebSocket session is served; `upgrade` is what to ask for."""
+
+    status, code, upgrade = 426, "upgrade_required", "websocket"
+
+
 class HeadersTooLarge(ClientError):
     """A header field or their number is over the limit."""
 
@@ -109,6 +128,18 @@ class ExpectationFailed(ClientError):
     """An `Expect` other than `100-continue`."""
 
     status, code = 417, "invalid_request"
+
+
+class Cancelled(ClientError):
+    """An operator ended the request through the admin API."""
+
+    status, code = 403, "cancelled"
+
+
+class UnknownRequest(ClientError):
+    """No request in flight has this id."""
+
+    status, code = 404, "unknown_request"
 
 
 class ReplicaError(RouterError):
@@ -127,6 +158,11 @@ class ReplicaDisconnected(ReplicaError):
     """The connection ended before the answer did; the replica may be working on the request."""
 
 
+class StaleConnection(ReplicaDisconnected):
+    """A connection from the pool ended right behind the write, without a byte: the replica had closed it
+    as idle and never saw the request."""
+
+
 class BadReplicaResponse(ReplicaError):
     """What came back is not a well-formed HTTP answer."""
 
@@ -141,6 +177,12 @@ class ResponseHeadTimeout(ReplicaError):
 
 class IdleTimeout(ReplicaError):
     """Silence inside a response longer than `timeouts.idle`."""
+
+    status, code = 504, "idle_timeout"
+
+
+class SilentSession(RouterError):
+    """Neither side of a WebSocket session spoke for `timeouts.idle`: nobody's fault."""
 
     status, code = 504, "idle_timeout"
 

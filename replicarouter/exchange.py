@@ -1,6 +1,9 @@
 """The record of one client request: what it asked for, where it is, and how it ended."""
 
+from collections.abc import Callable
 from enum import IntEnum
+
+from replicarouter.errors import RouterError
 
 
 class Stage(IntEnum):
@@ -31,19 +34,28 @@ UNSETTLED = "unsettled"
 class Exchange:
     """One request with everything that happened to it. Times are seconds on the router's clock.
 
-    `client_id` is the request id the client sees, `upstream_id` the one its replica sees.
+    `client_id` is the request id the client sees, `upstream_id` the one its replica sees. `caller` is
+    whose request it is, for the fair order of the queue; `priority` 0 is the most urgent.
+    `uploaded_at`: when the last byte of a body came that was passed on while it arrived.
+    `last_byte_at`: when the replica's last byte came, or the client took bytes again after a pause.
+    `held`: no byte can come now, because the client takes nothing, or has not sent its body yet.
     A time of 0 means: has not happened. What most requests never change is kept on the class.
     """
 
+    caller = ""
+    priority = 0
     model = ""
     replica = ""
     stage = Stage.RECEIVING
     received_at = 0.0
+    uploaded_at = 0.0
     leased_at = 0.0
     sent_at = 0.0
     head_at = 0.0
     first_content_at = 0.0
     first_answer_at = 0.0
+    last_byte_at = 0.0
+    held = False
     reasoned = False
     ended_at = 0.0
     status = 0
@@ -56,6 +68,8 @@ class Exchange:
     attempts = 0
     affinity = "none"
     in_band_error = False
+    interrupted: RouterError | None = None
+    on_interrupt: Callable[[], bool] | None = None
 
     def __init__(
         self, *, method: str, path: str, endpoint: str, accepted_at: float, client_id: str = ""
@@ -66,3 +80,10 @@ class Exchange:
         self.accepted_at = accepted_at
         self.client_id = client_id
         self.upstream_id = client_id
+
+    def interrupt(self, error: RouterError) -> bool:
+        """End this request from outside with `error`, whatever it is doing; False when it has ended."""
+        if self.on_interrupt is None or not self.on_interrupt():
+            return False
+        self.interrupted = self.interrupted or error
+        return True

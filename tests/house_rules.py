@@ -24,7 +24,7 @@ LOUD_IMPORTS = {
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "time", "time_ns"}
 
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
-AIOHTTP_INTERNALS = "proxy.aiohttp_internals"
+AIOHTTP_INTERNALS = ("proxy.aiohttp_connector", "proxy.aiohttp_internals")
 AIOHTTP_BESIDES = {
     ("proxy.body", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
     ("proxy.body", "aiohttp.web_protocol"): "the same: its error class has no public name",
@@ -166,13 +166,13 @@ def noise(module: Module) -> Iterator[str]:
 
 
 def private_names(module: Module) -> Iterator[str]:
-    if module.name == AIOHTTP_INTERNALS:
+    if module.name in AIOHTTP_INTERNALS:
         return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aiohttp"):
             source = node.module or ""
             if source not in PUBLIC_AIOHTTP and (module.name, source) not in AIOHTTP_BESIDES:
-                yield f"line {node.lineno}: {source} is not public: it belongs into {AIOHTTP_INTERNALS}"
+                yield f"line {node.lineno}: {source} is not public: it belongs into proxy.aiohttp_*"
         if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr):
             own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
             if not own:

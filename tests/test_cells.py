@@ -89,3 +89,38 @@ def test_merged_series_add_up_and_stay_as_they_were() -> None:
 
     assert (list(whole.counts), whole.count, whole.total) == ([1, 0, 1, 1], 3, 12.5)
     assert histograms.of(("a",)).count == 1
+
+
+def test_rows_folded_together_keep_their_sum() -> None:
+    counter = Counter()
+    for labels, amount in ((("a", "x"), 1), (("a", "y"), 2), (("b", "x"), 4), (("old", "x"), 8)):
+        counter.add(labels, amount)
+    counter.fold(0, "a", "old")
+    counter.fold(0, "nobody", "old")
+
+    assert dict(counter) == {("b", "x"): 4, ("old", "x"): 9, ("old", "y"): 2}
+    counter.add(("c", "x"), 16)
+    assert dict(counter) == {("b", "x"): 4, ("old", "x"): 9, ("old", "y"): 2, ("c", "x"): 16}
+
+
+def test_a_counter_whose_labels_come_and_go_does_not_grow() -> None:
+    counter = Counter()
+    for number in range(10_000):
+        counter.add((f"n{number}",))
+        counter.fold(0, f"n{number}", "old")
+
+    assert dict(counter) == {("old",): 10_000}
+    assert len(counter._values) == 2
+
+
+def test_series_folded_together_keep_their_sum() -> None:
+    histograms = Histograms((1.0, 2.0))
+    for name, value in (("a", 0.5), ("a", 5.0), ("b", 1.5), ("old", 0.5)):
+        histograms.of((name,)).observe(value)
+    before = histograms.merged()
+    histograms.fold(0, "a", "old")
+
+    assert sorted(labels for labels, _ in histograms) == [("b",), ("old",)]
+    assert list(histograms.of(("old",)).counts) == [2, 0, 1]
+    after = histograms.merged()
+    assert (list(after.counts), after.total) == (list(before.counts), before.total)

@@ -1,6 +1,7 @@
 """What the router answers by itself: models, health, readiness, version, metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -15,11 +16,19 @@ MODELS = "/v1/models"
 
 
 class OwnAnswers:
-    """Answers the router's own paths. `draining` says whether it is shutting down."""
+    """Answers the router's own paths. `draining` says whether it is shutting down; `aliases` are other
+    names of models, and may be replaced at any time."""
 
     def __init__(
-        self, fleet: Fleet, registry: CollectorRegistry, *, version: str, draining: Callable[[], bool]
+        self,
+        fleet: Fleet,
+        registry: CollectorRegistry,
+        *,
+        version: str,
+        draining: Callable[[], bool],
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
+        self.aliases = {} if aliases is None else aliases
         self._fleet = fleet
         self._registry = registry
         self._draining = draining
@@ -56,7 +65,7 @@ class OwnAnswers:
 
     def _ready_models(self, named: str | None) -> list[str]:
         if named is not None:
-            if not self._fleet.pool_for(named).ready:
+            if not self._fleet.pool_for(self.aliases.get(named, named)).ready:
                 raise NoReplica("No replica of this model is ready.")
             return [named]
         ready = [pool.model for pool in self._fleet.pools.values() if pool.ready]
@@ -72,15 +81,25 @@ class OwnAnswers:
         return LocalAnswer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
 
     def _models(self, _query: str) -> LocalAnswer:
-        cards = list(self._fleet.model_cards().values())
+        cards = list(self._cards().values())
         return LocalAnswer(200, orjson.dumps({"object": "list", "data": cards}))
 
+    def _cards(self) -> dict[str, dict[str, Any]]:
+        """What can be asked for: the models, and each alias as the model that it stands for."""
+        cards = self._fleet.model_cards()
+        others = {
+            alias: {**cards[model], "id": alias, "root": model, "parent": model}
+            for alias, model in self.aliases.items()
+            if model in cards
+        }
+        return {**cards, **others}
+
     def _model(self, model: str) -> LocalAnswer:
-        card = self._fleet.model_cards().get(model)
+        card = self._cards().get(model)
         if card is not None:
             return LocalAnswer(200, orjson.dumps(card))
         try:
-            self._fleet.pool_for(model)
+            self._fleet.pool_for(self.aliases.get(model, model))
         except RouterError as error:
             return error_answer(error)
         return error_answer(ModelNotFound("This model does not exist here.", param="model"))

@@ -1,16 +1,26 @@
 """The operator's door: a small HTTP API on a port of its own, for people and `replicarouter replicas`."""
 
-import hmac
+import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable, Collection
 
 import orjson
 from aiohttp import web
 
 from replicarouter.admin.answers import OwnAnswers
-from replicarouter.errors import InternalError, InvalidApiKey, MethodNotAllowed, RouterError, UnknownPath
+from replicarouter.admin.guard import Guard
+from replicarouter.admin.operations import Operations
+from replicarouter.admin.urls import UrlRule
+from replicarouter.errors import (
+    BodyTooLarge,
+    InternalError,
+    MethodNotAllowed,
+    RequestTimeout,
+    RouterError,
+    UnknownPath,
+)
+from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.collector import Sources
@@ -20,73 +30,98 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-OPEN_PATHS = frozenset(("/health", "/ready"))
-LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+MAX_BODY = 64 * 1024
+"""Most bytes of a request body: an entry of `replicas:` is far smaller."""
+
+BODY_TIMEOUT = 10.0
+"""Seconds for such a body to arrive."""
 
 
 class AdminApi:
-    """Read-only views of the ledger, the replicas and the requests in flight."""
+    """Views of the ledger, the replicas and the requests in flight, and what may be done to them.
 
-    def __init__(self, settings: AdminSettings, sources: Sources, answers: OwnAnswers) -> None:
-        self._token = settings.token.get_secret_value() if settings.token else None
-        self._hosts = LOOPBACK_NAMES | {settings.host}
+    `own_ports` are those the router listens on, which no replica may have.
+    """
+
+    def __init__(
+        self,
+        settings: AdminSettings,
+        sources: Sources,
+        answers: OwnAnswers,
+        own_ports: Callable[[], Collection[int]],
+    ) -> None:
         self._sources = sources
         self._answers = answers
+        self._own_ports = own_ports
+        self.reconfigure(settings)
+
+    def reconfigure(self, settings: AdminSettings) -> None:
+        """Take over another token and other patterns; host and port are the caller's matter."""
+        self._guard = Guard(settings)
+        urls = UrlRule(settings.allowed_urls, self._own_ports)
+        self._operations = Operations(self._sources.fleet, self._sources.ledger, urls)
 
     def application(self) -> web.Application:
         """The aiohttp application to serve."""
-        application = web.Application(middlewares=[self._guard])
-        application.router.add_get("/admin/ledger", self._ledger)
-        application.router.add_get("/admin/replicas", self._replicas)
-        application.router.add_get("/admin/requests", self._requests)
+        application = web.Application(middlewares=[self._enter], client_max_size=MAX_BODY)
+        router = application.router
+        router.add_get("/admin/ledger", self._ledger)
+        router.add_get("/admin/replicas", self._replicas)
+        router.add_post("/admin/replicas", self._add)
+        router.add_post("/admin/replicas/{name}/drain", self._drain)
+        router.add_post("/admin/replicas/{name}/undrain", self._undrain)
+        router.add_delete("/admin/replicas/{name}", self._remove)
+        router.add_get("/admin/requests", self._requests)
+        router.add_post("/admin/requests/{id}/cancel", self._cancel)
         for path in ("/metrics", "/health", "/ready", "/version"):
-            application.router.add_get(path, self._own)
+            router.add_get(path, self._own)
         return application
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who may come in, and turn every failure into error JSON."""
-        refusal = None if request.path in OPEN_PATHS else self._refusal(request)
+        refusal = self._guard.refusal(request)
         if refusal is not None:
             return _written(error_answer(refusal))
         try:
             return await handler(request)
+        except RouterError as error:
+            return _written(error_answer(error))
         except web.HTTPException as error:
-            allow = error.headers.get("Allow")
-            if allow is not None:
-                return _written(error_answer(MethodNotAllowed(f"Use {allow} here.", allow=allow)))
-            return _written(error_answer(UnknownPath("This path is not part of the admin API.")))
+            return _written(error_answer(_meaning(error)))
         except Exception:
             log.exception("admin request failed", extra={"path": request.path})
             return _written(error_answer(InternalError("The router failed on this request.")))
-
-    def _refusal(self, request: web.Request) -> RouterError | None:
-        if self._token is not None:
-            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given), _bytes(self._token)):
-                return None
-            return InvalidApiKey("Send the admin token: Authorization: Bearer TOKEN.")
-        # Without a token only loopback can reach this port; a web page in a local browser must not.
-        origin = request.headers.get("Origin")
-        names = [request.headers.get("Host", "")]
-        if origin is not None:
-            names.append(origin.partition("://")[2])
-        if all(_host_of(name) in self._hosts for name in names):
-            return None
-        return InvalidApiKey("Without an admin token this port answers only to loopback names.")
 
     async def _ledger(self, _request: web.Request) -> web.StreamResponse:
         return _json(ledger_report(self._sources))
 
     async def _replicas(self, _request: web.Request) -> web.StreamResponse:
-        now = self._sources.clock()
-        rows = [replica_report(replica, self._sources, now) for replica in self._sources.fleet]
-        return _json({"replicas": rows})
+        return _json({"replicas": [self._row(replica) for replica in self._sources.fleet]})
+
+    async def _add(self, request: web.Request) -> web.StreamResponse:
+        replica = await self._operations.add(await _body(request))
+        return _json(self._row(replica), status=201)
+
+    async def _drain(self, request: web.Request) -> web.StreamResponse:
+        replica = self._operations.drain(request.match_info["name"])
+        return _json(self._row(replica), status=202 if replica.outstanding else 200)
+
+    async def _undrain(self, request: web.Request) -> web.StreamResponse:
+        return _json(self._row(self._operations.undrain(request.match_info["name"])))
+
+    async def _remove(self, request: web.Request) -> web.StreamResponse:
+        leaving = self._operations.remove(request.match_info["name"])
+        return web.Response(status=204) if leaving is None else _json(self._row(leaving), status=202)
 
     async def _requests(self, _request: web.Request) -> web.StreamResponse:
         now = self._sources.clock()
         rows = [request_report(exchange, now) for exchange in self._sources.ledger.oldest_first()]
         return _json({"requests": rows})
+
+    async def _cancel(self, request: web.Request) -> web.StreamResponse:
+        self._operations.cancel(request.match_info["id"])
+        return _json({"id": request.match_info["id"]}, status=202)
 
     async def _own(self, request: web.Request) -> web.StreamResponse:
         answer = self._answers.find(request.path, request.query_string)
@@ -94,9 +129,30 @@ class AdminApi:
             return _written(error_answer(UnknownPath("This path is not part of the admin API.")))
         return _written(answer)
 
+    def _row(self, replica: Replica) -> dict[str, object]:
+        return replica_report(replica, self._sources, self._sources.clock())
 
-def _json(document: object) -> web.Response:
-    return web.Response(body=orjson.dumps(document), content_type="application/json")
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            return await request.read()
+    except TimeoutError:
+        raise RequestTimeout("The body did not arrive in time.") from None
+
+
+def _meaning(error: web.HTTPException) -> RouterError:
+    """What an answer of the library's says, in our words."""
+    allow = error.headers.get("Allow")
+    if allow is not None:
+        return MethodNotAllowed(f"Use {allow} here.", allow=allow)
+    if error.status == BodyTooLarge.status:
+        return BodyTooLarge(f"The body is larger than {MAX_BODY} bytes.")
+    return UnknownPath("This path is not part of the admin API.")
+
+
+def _json(document: object, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(document), content_type="application/json")
 
 
 def _written(answer: LocalAnswer) -> web.Response:
@@ -104,15 +160,3 @@ def _written(answer: LocalAnswer) -> web.Response:
     if answer.status >= 400:
         headers.setdefault("X-Request-Id", f"rr-admin-{secrets.token_hex(4)}")
     return web.Response(status=answer.status, body=answer.body, headers=headers)
-
-
-def _host_of(netloc: str) -> str:
-    """The host of a `Host` field, without port and brackets; empty when it is none."""
-    try:
-        return urlsplit(f"//{netloc}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

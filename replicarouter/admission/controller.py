@@ -1,51 +1,76 @@
-"""Grants leases: at once when a candidate has room, else to the oldest waiter when room comes free."""
+"""Grants leases: at once when a candidate has room, else when room comes free, to the next in the queue."""
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
+from replicarouter.admission.fairness import Book
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.registry import Pool
+from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.registry import FleetListener, Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Policy, View, Wait
 from replicarouter.protocol.request import InferenceRequest
+from replicarouter.settings import AdmissionSettings
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLimits:
-    """Most requests that may wait, and for how many seconds (0 for no bound)."""
+class QueueRules:
+    """Most requests that may wait, for how many seconds (0 for no bound), and the weights of callers
+    in their order; who is not named weighs 1."""
 
     requests: int
     seconds: float
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: AdmissionSettings) -> "QueueRules":
+        """The rules that the settings ask for."""
+        return cls(settings.max_queued, settings.queue_timeout, settings.shares)
 
 
-class Admission:
-    """One policy object for each pool; every grant is synchronous, so that counts are never stale."""
+@dataclass(slots=True, eq=False)
+class Desk:
+    """What belongs to one pool: its policy, and the book of the callers that compete for its replicas."""
+
+    policy: Policy
+    book: Book
+
+
+class Admission(FleetListener):
+    """One policy object for each pool; every grant is synchronous, so that counts are never stale.
+
+    `idle` is told of each replica whose last outstanding request has ended.
+    """
 
     def __init__(
         self,
         ledger: Ledger,
         make_policy: Callable[[], Policy],
         *,
-        limits: QueueLimits,
+        rules: QueueRules,
         clock: Clock,
         random: Random,
+        idle: Callable[[Replica], None],
     ) -> None:
         self._ledger = ledger
         self._make_policy = make_policy
-        self._limits = limits
+        self._rules = rules
         self._clock = clock
         self._random = random
-        self._policies: dict[str, Policy] = {}
+        self._idle = idle
+        self._desks: dict[str, Desk] = {}
+        self._books: dict[Replica, Book] = {}
         self._queue = Queue()
         self._serial = itertools.count()
+        self._cooling_until = 0.0  # No replica is cooling off after this.
 
     def grant(
         self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
@@ -63,28 +88,28 @@ class Admission:
     async def wait(
         self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
     ) -> Lease:
-        """Queue until a replica has room; raises `QueueFull` and `QueueTimeout`."""
-        limits = self._limits
-        if len(self._queue) >= limits.requests:
-            raise QueueFull(
-                f"{len(self._queue)} requests are waiting already (setting admission.max_queued); "
-                "try again shortly."
-            )
+        """Queue until a replica has room; raises `QueueFull` and `QueueTimeout`.
+
+        When the pool loses its last ready replica, those who wait go on waiting for one.
+        """
         granted: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(next(self._serial), request, pool, exchange, tried, granted)
+        desk = self._desks.get(pool.model) or self._open_desk(pool)
+        account = desk.book.account(exchange.caller)
+        waiter = Waiter(next(self._serial), request, pool, exchange, tried, granted, account)
+        seconds = self._rules.seconds
         self._enter(waiter)
-        for replica in pool.ready:
-            self.room_at(replica)
         try:
-            async with asyncio.timeout(limits.seconds or None):
+            for replica in pool.ready:
+                self.room_at(replica)
+            async with asyncio.timeout(seconds or None):
                 return await granted
         except BaseException as error:
-            if granted.done() and not granted.cancelled():
+            if granted.done() and not granted.cancelled() and granted.exception() is None:
                 # Granted, but this request had already given up: the room must not be lost.
                 self.give_back(granted.result(), request, pool, outcome=CLIENT_GONE, failed=False)
             if isinstance(error, TimeoutError):
                 raise QueueTimeout(
-                    f"No replica had room within {limits.seconds:g} seconds; try again later."
+                    f"No replica had room within {seconds:g} seconds; try again later."
                 ) from None
             raise
         finally:
@@ -94,32 +119,111 @@ class Admission:
         self, lease: Lease, request: InferenceRequest, pool: Pool, *, outcome: str, failed: bool
     ) -> None:
         """End a lease with the outcome of its attempt; `failed` holds it against the replica."""
-        replica = lease.replica
+        replica, account, last_byte_at = lease.replica, lease.account, lease.exchange.last_byte_at
         lease.end()
+        if last_byte_at > replica.heard_at:  # noqa: PLR1730 - a call costs more than the comparison
+            replica.heard_at = last_byte_at
+        if replica.cool_until > self._cooling_until:  # noqa: PLR1730 - the same
+            self._cooling_until = replica.cool_until
         if failed:
             replica.failed(self._clock())
-        self._policy(pool).finished(request, replica, outcome)
-        self.room_at(replica)
+        self._desks[pool.model].policy.finished(request, replica, outcome)
+        if self._queue.waiters:
+            self._queue.shift(account)
+            self.room_at(replica)
+        if not replica.outstanding:
+            self._idle(replica)
 
     def room_at(self, replica: Replica) -> None:
-        """Hand the room that `replica` has to the oldest requests waiting for one of its pools."""
-        while len(self._queue) and replica.has_room and self._grant_oldest(replica):
+        """Hand the room that `replica` has to the requests waiting for its pools whose turn it is."""
+        if replica.state is not State.READY:
+            return  # Nobody may use it; what is left there ends without a look at each waiter.
+        while self._queue.waiters and replica.has_room and self._grant_next(replica):
             pass
 
-    def _grant_oldest(self, replica: Replica) -> bool:
-        """Grant the oldest waiter that `replica` can serve; False when there is none."""
-        models = [card["id"] for card in replica.cards or ()]
-        for waiter in self._queue.oldest_first(models):
+    def reconfigure(self, make_policy: Callable[[], Policy], rules: QueueRules) -> None:
+        """Go on under other settings, and see who finds room under them (`max_outstanding` included).
+
+        Who waits keeps its place within its caller's line and its deadline, and is not shed though
+        fewer may wait from now on. Another policy begins without what the one before had learned.
+        """
+        if make_policy is not self._make_policy:
+            self._make_policy = make_policy
+            for desk in self._desks.values():
+                desk.policy = make_policy()
+        waiters = list(self._queue.waiters)
+        if rules.shares != self._rules.shares:
+            for waiter in waiters:
+                self._queue.remove(waiter)
+            for desk in self._desks.values():
+                desk.book.reweigh(rules.shares)
+            for waiter in waiters:
+                self._queue.add(waiter)
+        self._rules = rules
+        for pool in {waiter.pool for waiter in waiters}:
+            for replica in pool.ready:
+                self.room_at(replica)
+
+    # What the fleet tells
+
+    def ready(self, replica: Replica) -> None:
+        """It takes requests: those that wait are served first."""
+        self.room_at(replica)
+
+    def removed(self, replica: Replica) -> None:
+        """Forget it."""
+        self._books.pop(replica, None)
+        for desk in self._desks.values():
+            desk.policy.removed(replica)
+
+    # The queue
+
+    def _grant_next(self, replica: Replica) -> bool:
+        """Grant the next waiter that `replica` can serve; False when there is none."""
+
+        def take(waiter: Waiter) -> bool:
             if not waiter.may_use(replica):
-                continue
+                return False
             lease = self._lease(waiter.request, waiter.pool, waiter.exchange, waiter.tried)
-            if lease is not None:
-                break
-        else:
-            return False
-        self._leave(waiter)
-        waiter.granted.set_result(lease)
-        return True
+            if lease is None:
+                return False
+            waiter.account.book.charge(waiter.account)
+            self._leave(waiter)
+            self._queue.shift(waiter.account)
+            waiter.granted.set_result(lease)
+            return True
+
+        return self._queue.offer([card["id"] for card in replica.cards or ()], take)
+
+    def _enter(self, waiter: Waiter) -> None:
+        """Queue a request, in place of another if need be; raises `QueueFull`."""
+        ledger, model = self._ledger, waiter.pool.model
+        if len(self._queue.waiters) >= self._rules.requests:
+            self._make_room(waiter)
+        self._queue.add(waiter)
+        waiter.exchange.stage = Stage.QUEUED
+        ledger.queued[model] = ledger.queued.get(model, 0) + 1
+        ledger.hold(waiter.exchange, self._clock())
+
+    def _make_room(self, newcomer: Waiter) -> None:
+        shed = self._queue.to_shed_for(newcomer.account, newcomer.exchange.priority)
+        if shed is None:
+            raise QueueFull(
+                f"{len(self._queue.waiters)} requests are waiting already (setting admission.max_queued); "
+                "try again shortly."
+            )
+        self._leave(shed)
+        if not shed.granted.done():
+            shed.granted.set_exception(
+                QueueFull("The queue is full, and this request had to make room; try again shortly.")
+            )
+
+    def _leave(self, waiter: Waiter) -> None:
+        if self._queue.remove(waiter):
+            self._ledger.queued[waiter.pool.model] -= 1
+            self._ledger.let_go(waiter.exchange)
+
+    # Grants
 
     def _lease(
         self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
@@ -131,33 +235,29 @@ class Admission:
             if not candidates:
                 return None
         now = self._clock()
-        policy = self._policy(pool)
-        choice = policy.pick(request, View(pool.replicas, candidates, now, self._random))
+        if now < self._cooling_until:
+            candidates = [one for one in candidates if not one.cooling(now)] or candidates
+        desk = self._desks.get(pool.model) or self._open_desk(pool)
+        choice = desk.policy.pick(request, View(pool.replicas, candidates, now, self._random))
         if isinstance(choice, Wait):
             return None
         exchange.leased_at = now
         exchange.replica = choice.name
-        lease = Lease(self._ledger, choice, exchange)
-        policy.sent(request, choice)
+        account = desk.book.account(exchange.caller)
+        lease = Lease(self._ledger, choice, exchange, account)
+        if self._queue.waiters:
+            self._queue.shift(account)
+        desk.policy.sent(request, choice)
         return lease
 
-    def _enter(self, waiter: Waiter) -> None:
-        ledger, model = self._ledger, waiter.pool.model
-        self._queue.add(waiter)
-        waiter.exchange.stage = Stage.QUEUED
-        ledger.queued[model] = ledger.queued.get(model, 0) + 1
-        ledger.hold(waiter.exchange, self._clock())
-
-    def _leave(self, waiter: Waiter) -> None:
-        if self._queue.remove(waiter):
-            self._ledger.queued[waiter.pool.model] -= 1
-            self._ledger.let_go(waiter.exchange)
-
-    def _policy(self, pool: Pool) -> Policy:
-        policy = self._policies.get(pool.model)
-        if policy is None:
-            policy = self._policies[pool.model] = self._make_policy()
-        return policy
+    def _open_desk(self, pool: Pool) -> Desk:
+        """Pools that share a replica share a book: they compete for its room."""
+        known = (self._books[replica] for replica in pool.replicas if replica in self._books)
+        book = next(known, None) or Book(self._rules.shares)
+        for replica in pool.replicas:
+            self._books.setdefault(replica, book)
+        desk = self._desks[pool.model] = Desk(self._make_policy(), book)
+        return desk
 
 
 def _why_none(pool: Pool, tried: Sequence[Replica]) -> str:

@@ -1,15 +1,23 @@
-"""Requests that wait for a replica with room: first come, first served within each pool."""
+"""Requests that wait for a replica with room: the most urgent first, then fair between callers, then
+first come, first served."""
 
 import asyncio
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from replicarouter.admission.backlog import Backlog
+from replicarouter.admission.fairness import Account, Book
 from replicarouter.admission.lease import Lease
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.request import InferenceRequest
+
+SLACK = 32
+"""Outdated entries that the heap of a lane may hold beside as many as it has valid ones."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,41 +30,217 @@ class Waiter:
     exchange: Exchange
     tried: Sequence[Replica]
     granted: "asyncio.Future[Lease]"
+    account: Account
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Which of its caller's lines it stands in: model and rank of priority."""
+        return self.pool.model, self.exchange.priority
 
     def may_use(self, replica: Replica) -> bool:
         """Whether `replica` could serve it, and it still waits."""
         return not self.granted.done() and replica in self.pool.ready and replica not in self.tried
 
 
+Entry = tuple[int, float, int, int, "Line"]
+"""What a line is ordered by in its lane: requests held, turn, oldest waiter, an always different number."""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The waiters of one caller in one lane, in order of arrival. `entry` is its valid one in the heap."""
+
+    account: Account
+    lane: "Lane"
+    waiters: "OrderedDict[Waiter, None]" = field(default_factory=OrderedDict)
+    entry: Entry | None = None
+
+
+class Lane:
+    """The lines for one model, in one rank of priority, of callers of one weight."""
+
+    __slots__ = ("_heap", "_serial", "lines", "rank", "weight")
+
+    def __init__(self, rank: int, weight: float) -> None:
+        self.rank = rank
+        self.weight = weight
+        self.lines = 0
+        self._heap: list[Entry] = []
+        self._serial = itertools.count()
+
+    def place(self, line: Line) -> None:
+        """Put a line where it belongs by now; it must have a waiter."""
+        account, old = line.account, line.entry
+        key = (account.held, account.turn, next(iter(line.waiters)).serial)
+        if old is not None and old[:3] == key:
+            return
+        line.entry = (*key, next(self._serial), line)
+        heapq.heappush(self._heap, line.entry)
+        if len(self._heap) > 2 * self.lines + SLACK:
+            self._heap = [entry for entry in self._heap if entry is entry[-1].entry]
+            heapq.heapify(self._heap)
+
+    def first(self) -> Entry | None:
+        """The first line's entry; None when no line is left."""
+        while self._heap:
+            entry = self._heap[0]
+            if entry is entry[-1].entry:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def set_aside(self) -> None:
+        """Take the first entry out, until `put_back`."""
+        heapq.heappop(self._heap)
+
+    def put_back(self, entry: Entry) -> None:
+        """Put an entry back that was set aside, unless another has taken its place."""
+        if entry is entry[-1].entry:
+            heapq.heappush(self._heap, entry)
+
+
 class Queue:
-    """Waiters by pool, each in order of arrival. Removal from anywhere is one step."""
+    """All waiters. Coming, going from anywhere, and finding the next are logarithmic in their number.
+
+    Among the lines of one rank those come first whose callers hold fewest requests for their weight,
+    and among these the earliest turn. With whole requests, "fewest" is meant as in worst-case fair
+    queueing (J. Bennett, H. Zhang, 1996): out are those who would still be above another caller's
+    share if that one had one more. Within one weight this is plain order, so that a heap for each
+    weight has only its first line compared with those of the others.
+
+    Callers of different books have nothing to compare: between these the older request comes first.
+    """
 
     def __init__(self) -> None:
-        self._waiters: dict[str, dict[Waiter, None]] = {}
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
+        self._lanes: dict[str, dict[tuple[int, float], Lane]] = {}
+        self._backlogs: dict[int, Backlog] = {}
+        self.waiters: dict[Waiter, None] = {}
+        """Everybody, in order of arrival. To be read only."""
 
     def add(self, waiter: Waiter) -> None:
-        """Queue a request behind all others of its pool."""
-        self._waiters.setdefault(waiter.pool.model, {})[waiter] = None
-        self._length += 1
+        """Queue a request behind all others of its caller, model and rank."""
+        self.waiters[waiter] = None
+        account = waiter.account
+        if not account.lines:
+            account.book.begin(account)
+        line = account.lines.get(waiter.place)
+        if line is None:
+            line = account.lines[waiter.place] = self._new_line(waiter)
+        line.waiters[waiter] = None
+        if len(line.waiters) == 1:
+            line.lane.place(line)
+        rank = waiter.exchange.priority
+        if rank not in self._backlogs:
+            self._backlogs[rank] = Backlog()
+        self._backlogs[rank].add(account)
 
     def remove(self, waiter: Waiter) -> bool:
         """Take a request out; False when it is not there any more."""
-        waiters = self._waiters.get(waiter.pool.model, {})
-        if waiter not in waiters:
+        if waiter not in self.waiters:
             return False
-        del waiters[waiter]
-        self._length -= 1
+        del self.waiters[waiter]
+        account = waiter.account
+        line = account.lines[waiter.place]
+        del line.waiters[waiter]
+        if line.waiters:
+            line.lane.place(line)
+        else:
+            self._close(waiter.place, line)
+        rank = waiter.exchange.priority
+        self._backlogs[rank].remove(account)
+        if not self._backlogs[rank]:
+            del self._backlogs[rank]
         return True
+
+    def shift(self, account: Account) -> None:
+        """What its caller holds, or its turn, has changed: move its lines to where they belong."""
+        for line in account.lines.values():
+            line.lane.place(line)
 
     def waiting_for(self, pool: Pool) -> bool:
         """Whether anybody waits for this pool."""
-        return bool(self._waiters.get(pool.model))
+        return pool.model in self._lanes
 
-    def oldest_first(self, models: Sequence[str]) -> Iterator[Waiter]:
-        """The waiters of these pools in order of arrival. The queue must not change meanwhile."""
-        pools = [waiters for model in models if (waiters := self._waiters.get(model))]
-        return heapq.merge(*pools, key=lambda waiter: waiter.serial)
+    def offer(self, models: Iterable[str], take: Callable[[Waiter], bool]) -> bool:
+        """Offer something to the waiters for these models in their order, until one says it took it.
+
+        `take` may change the queue only when it takes. False when nobody does.
+        """
+        lanes = self._all_lanes(models)
+        ranks = sorted({lane.rank for lane in lanes})
+        return any(_offer([lane for lane in lanes if lane.rank == rank], take) for rank in ranks)
+
+    def to_shed_for(self, account: Account, rank: int) -> Waiter | None:
+        """Who has to leave a full queue for a newcomer; None: nobody, the newcomer cannot enter.
+
+        It is the newest request of the least urgent rank, of the caller with most requests there for
+        its weight; and only if the newcomer is more urgent, or its caller has fewer even with it.
+        """
+        worst = max(self._backlogs, default=rank)
+        backlog = self._backlogs.get(worst)
+        if backlog is None or rank > worst:
+            return None
+        largest = backlog.largest()
+        if rank == worst and backlog.size(account, more=1) >= backlog.size(largest):
+            return None
+        lines = [line for (_, where), line in largest.lines.items() if where == worst]
+        return max((next(reversed(line.waiters)) for line in lines), key=lambda one: one.serial)
+
+    def _all_lanes(self, models: Iterable[str]) -> list[Lane]:
+        return [lane for model in models if (lanes := self._lanes.get(model)) for lane in lanes.values()]
+
+    def _new_line(self, waiter: Waiter) -> Line:
+        (model, rank), account = waiter.place, waiter.account
+        lanes = self._lanes.setdefault(model, {})
+        lane = lanes.get((rank, account.weight))
+        if lane is None:
+            lane = lanes[rank, account.weight] = Lane(rank, account.weight)
+        lane.lines += 1
+        return Line(account, lane)
+
+    def _close(self, place: tuple[str, int], line: Line) -> None:
+        """Take away a line in which nobody waits."""
+        (model, rank), lane, account = place, line.lane, line.account
+        line.entry = None
+        lane.lines -= 1
+        if not lane.lines:
+            del self._lanes[model][rank, lane.weight]
+            if not self._lanes[model]:
+                del self._lanes[model]
+        del account.lines[place]
+        if not account.lines:
+            account.book.end(account)
+
+
+def _offer(lanes: Sequence[Lane], take: Callable[[Waiter], bool]) -> bool:
+    """Offer to the lines of one rank in fair order."""
+    passed: list[tuple[Lane, Entry]] = []
+    try:
+        while True:
+            firsts = [entry for lane in lanes if (entry := lane.first()) is not None]
+            if not firsts:
+                return False
+            entry = firsts[0] if len(firsts) == 1 else _next(firsts)
+            line = entry[-1]
+            if any(take(waiter) for waiter in line.waiters):
+                return True
+            line.lane.set_aside()
+            passed.append((line.lane, entry))
+    finally:
+        for lane, entry in passed:
+            lane.put_back(entry)
+
+
+def _next(firsts: Sequence[Entry]) -> Entry:
+    """Of the first lines of several lanes, the one whose turn it is."""
+    by_book: dict[Book, list[Entry]] = {}
+    for entry in firsts:
+        by_book.setdefault(entry[-1].account.book, []).append(entry)
+    return min((_fairest(entries) for entries in by_book.values()), key=lambda entry: entry[2])
+
+
+def _fairest(entries: Sequence[Entry]) -> Entry:
+    level = min((held + 1) / line.lane.weight for held, _, _, _, line in entries)
+    # None is left where the quotients are too large for a float: nothing is said of them.
+    below = [entry for entry in entries if entry[0] / entry[-1].lane.weight < level] or entries
+    return min(below, key=lambda entry: entry[1:3])

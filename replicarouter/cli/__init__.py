@@ -3,8 +3,10 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -20,17 +22,22 @@ class CommandFailed(Exception):
 class Command:
     """Where a command is, and its line in the help.
 
-    The module has NAME and HELP, as here, `add_arguments(parser)` and `run(arguments) -> int`.
+    The module has NAME and HELP, as here, `add_arguments(parser)` and `run(arguments) -> int`. `reloads`:
+    it is stopped by SIGTERM and told to reload by SIGHUP, which may come before it can see to that.
     """
 
     module: str
     help: str
+    reloads: bool = False
 
 
 COMMANDS: Mapping[str, Command] = {
-    "serve": Command("replicarouter.cli.serve", "run the router"),
+    "serve": Command("replicarouter.cli.serve", "run the router", reloads=True),
     "engine": Command("replicarouter.cli.engine", "run simulated vLLM replicas"),
     "demo": Command("replicarouter.cli.demo", "watch simulated users, router and replicas at work"),
+    "replicas": Command(
+        "replicarouter.cli.replicas", "list, add, drain and remove replicas of a running router"
+    ),
     "config": Command("replicarouter.cli.config", "show, check and explain settings"),
 }
 
@@ -52,6 +59,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises SystemExit where argparse does: for help, the version and bad usage.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    chosen = COMMANDS.get(_chosen(words) or "")
+    if chosen is not None and chosen.reloads:
+        with _early_signals():
+            return _run(words)
+    return _run(words)
+
+
+@contextmanager
+def _early_signals() -> Iterator[None]:
+    """Until the command has handlers of its own, being told to stop is no failure, and what SIGHUP asks
+    for is being done anyway."""
+    replaced = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: os._exit(0)),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, lambda *_: None),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+
+
+def _run(words: Sequence[str]) -> int:
     arguments, unknown = _parser(words).parse_known_args(words)
     if unknown:
         arguments.parser.error(f"unknown arguments: {' '.join(unknown)}")
@@ -71,6 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _chosen(words: Sequence[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
 def _fail(status: int, message: str) -> int:
     sys.stderr.write(f"replicarouter: {message}\n")
     return status
@@ -84,7 +118,7 @@ def _parser(words: Sequence[str]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"replicarouter {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    chosen = next((word for word in words if not word.startswith("-")), None)
+    chosen = _chosen(words)
     for name, command in COMMANDS.items():
         subparser = commands.add_parser(name, help=command.help)
         if name == chosen:

@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import gc
+import os
 import signal
 import sys
+from pathlib import Path
 
 import uvloop
 
@@ -12,6 +14,9 @@ from replicarouter.cli import CommandFailed
 from replicarouter.cli.startup import raise_descriptor_limit
 from replicarouter.errors import SettingsError
 from replicarouter.simulator import PROFILES, EngineOptions, SimulatedEngine, start_engines
+from replicarouter.simulator.faults import KINDS, LOADING
+from replicarouter.simulator.records import NONCE_HEADER
+from replicarouter.tasks import TaskSet
 
 NAME = "engine"
 HELP = "run simulated vLLM replicas"
@@ -61,6 +66,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=options.speed,
         help="how many times as fast as the profile; 0: as fast as it can (default 1)",
     )
+    _add_trouble(parser)
+
+
+def _add_trouble(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags that make an engine a difficult one."""
+    options = EngineOptions()
+    flag = parser.add_argument_group(
+        "trouble", "`POST /sim/fault` scripts faults: " + ", ".join(KINDS)
+    ).add_argument
+    flag(
+        "--control-port",
+        type=int,
+        help="port of the first that answers /sim/* whatever the engine's own port does; 0: any"
+        " (default: /sim/* at the engine's port only)",
+    )
+    flag(
+        "--load-seconds",
+        type=float,
+        default=options.load_seconds,
+        help="how long the engine loads before it serves (default %(default)g)",
+    )
+    flag(
+        "--loading",
+        default=",".join(options.loading),
+        help="what it is like meanwhile: some of " + ", ".join(LOADING) + ", one after the other,"
+        " separated by commas (default %(default)s, as vLLM is)",
+    )
+    flag(
+        "--sigterm",
+        default="fast",
+        choices=("fast", "vllm", "drain"),
+        help="what SIGTERM does. fast: ends at once; vllm: refuses connections, leaves open answers silent"
+        " until their clients go, as vLLM mostly does; drain: as vLLM with --shutdown-timeout, answers"
+        " what is new with 500 and finishes what runs. A second one ends at once (default %(default)s)",
+    )
+    flag(
+        "--shutdown-timeout",
+        type=float,
+        default=10.0,
+        help="most seconds that --sigterm drain takes (default %(default)g)",
+    )
+    flag(
+        "--journal",
+        type=Path,
+        help="append a line to this file for each event of a request: port, event, and the value of its"
+        f" {NONCE_HEADER} or X-Request-Id header",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SettingsError(str(error)) from None
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, arguments.count))
+        runner.run(_serve(options, arguments))
     return 0
 
 
@@ -85,28 +137,70 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         kv_blocks=arguments.kv_blocks,
         block_size=arguments.block_size,
         speed=arguments.speed,
+        control_port=arguments.control_port,
+        load_seconds=arguments.load_seconds,
+        loading=tuple(arguments.loading.split(",")),
     )
-    if arguments.count < 1 or options.port + arguments.count > 65536:
+    last = max(options.port, options.control_port or 0) + arguments.count
+    if arguments.count < 1 or last > 65536:
         raise ValueError(f"count is {arguments.count}; accepted: 1 or more, up to port 65535")
     return options
 
 
-async def _serve(options: EngineOptions, count: int) -> None:
+async def _serve(options: EngineOptions, arguments: argparse.Namespace) -> None:
+    journal = _Journal(arguments.journal) if arguments.journal else None
     try:
-        engines = await start_engines(options, count)
+        engines = await start_engines(options, arguments.count, journal.write if journal else None)
     except OSError as error:
         raise CommandFailed(f"cannot listen: {error.strerror or error}") from None
-    stopped = asyncio.Event()
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, signals.put_nowait, number)
     sys.stdout.write(_start_block(options, engines))
     sys.stdout.flush()
     gc.collect()
     gc.freeze()
-    await stopped.wait()
+    tasks = TaskSet()
+    if await signals.get() == signal.SIGTERM and arguments.sigterm != "fast":
+        leaving = tasks.start(_leave(engines, arguments), "leave slowly")
+        again = tasks.start(_heard(signals), "hear a second signal")
+        await asyncio.wait({leaving, again}, return_when=asyncio.FIRST_COMPLETED)
+    await tasks.close()
     for engine in engines:
         await engine.stop()
+    if journal:
+        journal.close()
+
+
+async def _leave(engines: list[SimulatedEngine], arguments: argparse.Namespace) -> None:
+    """End the engines as `--sigterm` says, all at the same time."""
+    if arguments.sigterm == "drain":
+        await asyncio.gather(*(engine.terminate(arguments.shutdown_timeout) for engine in engines))
+    else:
+        await asyncio.gather(*(engine.hang_on_terminate() for engine in engines))
+
+
+async def _heard(signals: "asyncio.Queue[signal.Signals]") -> None:
+    await signals.get()
+
+
+class _Journal:
+    """A file that gets a line for each event, at once: it is complete even if the process is killed."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, port: int, name: str, event: str) -> None:
+        """Append one event."""
+        os.write(self._file, f"{port} {event} {name}\n".encode())
+
+    def close(self) -> None:
+        """No more events will come."""
+        os.close(self._file)
 
 
 def _start_block(options: EngineOptions, engines: list[SimulatedEngine]) -> str:
@@ -116,4 +210,6 @@ def _start_block(options: EngineOptions, engines: list[SimulatedEngine]) -> str:
         f" max-num-seqs {options.max_num_seqs},"
         f" KV cache {options.kv_blocks} blocks of {options.block_size} tokens"
     )
-    return "\n".join([title, *(f"  {engine.url}" for engine in engines), ""])
+    controlled = options.control_port is not None
+    rows = [f"  {e.url}" + f"  control {e.control_url}" * controlled for e in engines]
+    return "\n".join([title, *rows, ""])

@@ -8,6 +8,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import uvloop
 
@@ -15,6 +18,9 @@ from replicarouter.app import Router
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
 from replicarouter.cli.startup import raise_descriptor_limit, start_up_block
+from replicarouter.errors import SettingsError
+from replicarouter.reload.files import files_of
+from replicarouter.reload.reloader import Reloader
 from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet
 from replicarouter.telemetry import logs
@@ -25,34 +31,77 @@ HELP = "run the router"
 GC_THRESHOLD = 20_000
 """Allocations between two looks of the cycle collector: a request leaves hardly any cycles behind."""
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""The first of these drains, the second ends at once."""
+
 log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All settings that have a flag, and the file."""
+    """All settings that have a flag, the file, and whether to watch it."""
     add_settings_arguments(parser)
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="Read the settings again, as on SIGHUP, when their file, the keys or a certificate change.",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop: 0 after a drain, 1 when a port is taken or a second signal came."""
-    settings = settings_from(arguments, os.environ).settings
+
+    def load() -> Settings:
+        return settings_from(arguments, os.environ).settings
+
+    settings = load()
+    if arguments.watch and not files_of(settings, arguments.config):
+        raise SettingsError("--watch: there is no file to watch; give --config FILE")
     logs.set_up(settings.log.level, settings.log.format)
     descriptors = raise_descriptor_limit()
-    return uvloop.run(_serve(settings, descriptors))
+    return uvloop.run(_serve(_Order(settings, load, arguments.config, arguments.watch), descriptors))
 
 
-async def _serve(settings: Settings, descriptors: int) -> int:
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What to serve by, how to read it again, and whether to do so when its files change."""
+
+    settings: Settings
+    load: Callable[[], Settings]
+    config: Path | None
+    watch: bool
+
+
+async def _serve(order: _Order, descriptors: int) -> int:
+    settings = order.settings
     router = Router(settings)
+    loop = asyncio.get_running_loop()
+    this = asyncio.current_task()
+    assert this is not None
+    for number in STOPPING:
+        loop.add_signal_handler(number, this.cancel)
+    # What SIGHUP asks for has just been done.
+    loop.add_signal_handler(signal.SIGHUP, log.debug, "settings are being read")
     try:
         await router.start()
+    except asyncio.CancelledError:
+        return 0
     except OSError as error:
         raise CommandFailed(_cannot_listen(settings, error)) from error
+    signals: asyncio.Queue[str] = asyncio.Queue()
+    for number in STOPPING:
+        loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
+    reloads = TaskSet()
+    reloader = Reloader(router, order.load, order.config)
+    loop.add_signal_handler(signal.SIGHUP, lambda: reloads.start(reloader.reload(), "reload"))
+    if order.watch:
+        reloads.start(reloader.watch(), "watch settings")
     block = start_up_block(
         settings,
         router.fleet.replicas,
         port=router.port,
         admin_port=router.admin_port,
         descriptors=descriptors,
+        reload=_how_to_reload(order),
     )
     sys.stdout.write(block)
     sys.stdout.flush()
@@ -60,22 +109,29 @@ async def _serve(settings: Settings, descriptors: int) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    signals: asyncio.Queue[str] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     log.info("draining", extra={"signal": await signals.get(), "in_flight": len(router.ledger.in_flight)})
-    return await _wind_down(router, settings, signals)
+    try:
+        return await _wind_down(router, signals)
+    finally:
+        await reloads.close()
 
 
-async def _wind_down(router: Router, settings: Settings, signals: "asyncio.Queue[str]") -> int:
+def _how_to_reload(order: _Order) -> str:
+    files = [str(file) for file in files_of(order.settings, order.config)]
+    if not files:
+        return "on SIGHUP, but no file is read"
+    return f"on SIGHUP{' and on changes' if order.watch else ''}: {', '.join(files)}"
+
+
+async def _wind_down(router: Router, signals: "asyncio.Queue[str]") -> int:
     """Drain, unless a second signal or the time limit comes first."""
     tasks = TaskSet()
     drained = asyncio.Event()
     forced = False
+    limits = router.settings.drain
 
     async def drain() -> None:
-        await router.drain(delay=settings.drain.delay, limit=settings.drain.timeout)
+        await router.drain(delay=limits.delay, limit=limits.timeout)
         drained.set()
 
     async def second_signal() -> None:

@@ -44,9 +44,18 @@ def fleet_capacity(settings: Settings) -> Capacity:
 
 
 def start_up_block(
-    settings: Settings, replicas: Sequence[Replica], *, port: int, admin_port: int, descriptors: int
+    settings: Settings,
+    replicas: Sequence[Replica],
+    *,
+    port: int,
+    admin_port: int,
+    descriptors: int,
+    reload: str,
 ) -> str:
-    """The block that `serve` prints: addresses, replicas, policy, limits, and a line for each mismatch."""
+    """The block that `serve` prints: addresses, replicas, policy, limits, and a line for each mismatch.
+
+    `reload` says when the settings are read again.
+    """
     capacity = fleet_capacity(settings)
     ready = sum(replica.state is State.READY for replica in replicas)
     limit = settings.connector.limit or "none"
@@ -58,11 +67,12 @@ def start_up_block(
     admin = f"http://{_in_url(settings.admin.host)}:{admin_port}" if admin_port else "off"
     lines = [
         f"replicarouter {__version__}",
-        f"  clients      http://{_in_url(settings.host)}:{port}",
+        f"  clients      {'https' if settings.tls.cert else 'http'}://{_in_url(settings.host)}:{port}",
         f"  operators    {admin}",
         f"  policy       {settings.policy}",
         f"  connector    limit {limit}; the fleet can run {capacity.requests} requests{assumed}",
         f"  descriptors  {descriptors}; a request takes two",
+        f"  settings     read again {reload}",
         f"  replicas     {ready} of {len(replicas)} ready",
         *(f"    {_replica_line(replica)}" for replica in replicas),
         *(f"  warning: {text}" for text in _warnings(settings, replicas, capacity, descriptors)),

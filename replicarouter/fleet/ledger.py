@@ -36,8 +36,10 @@ class Ledger:
         self.attempts = Counter()  # replica, result
         self.retries = Counter()  # reason
         self.client_gone = Counter()  # stage
+        self.ejections = Counter()  # replica, reason
         self.connections: list[Connections] = []
         self.waiting_for_slot = 0
+        self._free_rows: list[int] = []
         self._held: dict[Exchange, float] = {}
 
     def received(self) -> dict[str, int]:
@@ -51,14 +53,30 @@ class Ledger:
 
     def add_row(self) -> int:
         """Make room for one more replica; returns the index of its first cell."""
+        if self._free_rows:
+            return self._free_rows.pop()
         row = len(self.cells)
         self.cells.extend([0] * ROW)
         self.connections.append(Connections())
         return row
 
+    def free_row(self, row: int) -> None:
+        """Take back the row of a replica that is gone; its counts must be zero."""
+        # Its idle connections close later, and count down the old object.
+        self.connections[row // ROW] = Connections()
+        self._free_rows.append(row)
+
     def connections_of(self, row: int) -> Connections:
         """The connection counts of the replica that owns `row`."""
         return self.connections[row // ROW]
+
+    def last_byte_from(self, name: str) -> float:
+        """When the last byte came of the responses now on their way from the replica of this name;
+        0 without any."""
+        return max(
+            (exchange.last_byte_at for exchange in self.in_flight.values() if exchange.replica == name),
+            default=0.0,
+        )
 
     def total(self, stage: Stage) -> int:
         """Requests in this stage over the whole fleet."""

@@ -3,17 +3,21 @@
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import orjson
 
+from replicarouter.clock import Clock
 from replicarouter.fleet.fetch import read_whole
 from replicarouter.fleet.lifecycle import Event, State
-from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.watches import Watches
 from replicarouter.settings import HealthSettings
-from replicarouter.tasks import TaskSet, every
+from replicarouter.tasks import TaskSet
+from replicarouter.tls import tls_failure
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +28,33 @@ MAX_ANSWER = 4 * 1024 * 1024
 """Most bytes of a model list that are read."""
 
 
-class Prober:
-    """Probes every replica each `health.interval`, and at once when told that one refused a request."""
+@dataclass(slots=True)
+class Tally:
+    """How often in a row the probes of one replica passed or failed. `refused`: its port was closed since
+    they last passed; `version_asked`: in this life of its engine."""
 
-    def __init__(self, fleet: Fleet, session: aiohttp.ClientSession, settings: HealthSettings) -> None:
+    passed: int = 0
+    failed: int = 0
+    refused: bool = False
+    version_asked: bool = False
+
+
+class Prober(FleetListener):
+    """Probes every replica each `health.interval`, and at once when told that one refused a request.
+
+    Bytes of a response count as passed probes: an engine at work may answer late or not at all.
+    """
+
+    def __init__(
+        self, fleet: Fleet, session: aiohttp.ClientSession, settings: HealthSettings, clock: Clock
+    ) -> None:
         self._fleet = fleet
         self._session = session
         self._settings = settings
-        self._failed: dict[Replica, int] = {}
-        self._passed: dict[Replica, int] = {}
+        self._clock = clock
+        self._tallies: dict[Replica, Tally] = {}
         self._running: set[Replica] = set()
-        self._versions_asked: set[Replica] = set()
+        self._watches = Watches(self.probe, settings.interval, "probe")
         self._tasks = TaskSet()
 
     async def probe_all(self) -> None:
@@ -43,74 +63,83 @@ class Prober:
 
     def start(self) -> None:
         """Go on probing in the background, evenly spread over an interval."""
-        replicas = self._fleet.replicas
-        for turn, replica in enumerate(replicas):
-            self._watch(replica, self._settings.interval * (turn + 1) / len(replicas))
+        self._watches.start(self._fleet.replicas, spread=True)
 
     def soon(self, replica: Replica) -> None:
         """Probe now, not at the next turn: a request to this replica was refused."""
-        if replica not in self._running:
+        if replica in self._fleet and replica not in self._running:
             self._tasks.start(self.probe(replica), f"probe {replica.name} now")
 
     async def stop(self) -> None:
         """Stop probing."""
+        await self._watches.stop()
         await self._tasks.close()
+
+    def added(self, replica: Replica) -> None:
+        """Probe a new replica, at once for the first time."""
+        self._watches.add(replica)
+
+    def removed(self, replica: Replica) -> None:
+        """Probe it no more, and forget it."""
+        self._watches.remove(replica)
+        self._tallies.pop(replica, None)
 
     async def probe(self, replica: Replica) -> None:
         """Ask once, and move the replica by what it says and how often it said so."""
-        if replica in self._running:
+        if replica in self._running or replica not in self._fleet:
             return
         self._running.add(replica)
+        began = self._clock()
         try:
             async with asyncio.timeout(self._settings.timeout):
-                await self._ask(replica)
-        except (aiohttp.ClientConnectorError, ConnectionRefusedError):
-            self._fail(replica, "refuses connections", at_once=True)
+                complaint = await self._ask(replica)
+            if complaint:
+                self._fail(replica, began, complaint)
         except TimeoutError:
-            self._fail(replica, f"does not answer within {self._settings.timeout:g} s")
+            if self._delivers(replica, began) and not self._tally(replica).refused:
+                self._pass(replica)
+            else:
+                self._fail(replica, began, f"does not answer within {self._settings.timeout:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._fail(replica, f"connection fails ({type(error).__name__})")
+            if _refused(error):
+                self._refuse(replica)
+            else:
+                self._fail(replica, began, _failure(error))
         finally:
             self._running.discard(replica)
-        if replica.state is State.READY:
+        if replica.health is State.READY:
             await self._ask_version(replica)
 
-    def _watch(self, replica: Replica, delay: float) -> None:
-        async def turn() -> None:
-            await self.probe(replica)
-
-        name = f"probe {replica.name}"
-        self._tasks.start(every(self._settings.interval, turn, name, delay=delay), name)
-
-    async def _ask(self, replica: Replica) -> None:
+    async def _ask(self, replica: Replica) -> str:
+        """Ask for health and models, and say what is wrong, or nothing."""
         url = replica.settings.url.rstrip("/")
         async with self._session.get(f"{url}/health", allow_redirects=False) as answer:
             if answer.status != 200:
-                self._fail(replica, f"/health answers {answer.status}")
-                return
+                return f"/health answers {answer.status}"
         if replica.settings.models:
             self._pass(replica)
-            return
+            return ""
         async with self._session.get(
             f"{url}/v1/models", allow_redirects=False, headers=_credentials(replica)
         ) as answer:
             if answer.status != 200:
-                self._fail(replica, f"/v1/models answers {answer.status}")
-                return
+                return f"/v1/models answers {answer.status}"
             cards = _cards(await read_whole(answer, MAX_ANSWER))
         if cards is None:
-            self._fail(replica, "/v1/models answers something else than a model list")
-        elif not cards:
-            self._fleet.tell(replica, Event.LISTS_NOTHING, "lists no model yet")
-        else:
+            return "/v1/models answers something else than a model list"
+        if cards:
             self._fleet.list_models(replica, cards)
             self._pass(replica)
+        else:
+            self._fleet.tell(replica, Event.LISTS_NOTHING, "lists no model yet")
+        return ""
 
     async def _ask_version(self, replica: Replica) -> None:
         """Ask what runs there, once for each time it comes up; an engine need not say."""
-        if replica in self._versions_asked:
+        tally = self._tally(replica)
+        if tally.version_asked:
             return
-        self._versions_asked.add(replica)
+        tally.version_asked = True
         url = f"{replica.settings.url.rstrip('/')}/version"
         with suppress(aiohttp.ClientError, OSError):
             async with asyncio.timeout(self._settings.timeout):
@@ -118,22 +147,72 @@ class Prober:
                     if answer.status == 200:
                         replica.engine_version = _version(await read_whole(answer, MAX_VERSION))
 
-    def _pass(self, replica: Replica) -> None:
-        self._failed[replica] = 0
-        passed = self._passed[replica] = self._passed.get(replica, 0) + 1
-        if replica.state is State.READY or passed >= self._settings.healthy_after:
-            self._fleet.tell(replica, Event.PASSED, "probes pass")
-        else:
-            replica.why = f"{passed} of {self._settings.healthy_after} probes passed"
+    def _tally(self, replica: Replica) -> Tally:
+        if replica not in self._fleet:
+            return Tally()
+        return self._tallies.setdefault(replica, Tally())
 
-    def _fail(self, replica: Replica, why: str, *, at_once: bool = False) -> None:
-        self._passed[replica] = 0
-        self._versions_asked.discard(replica)
-        failed = self._failed[replica] = self._failed.get(replica, 0) + 1
-        if at_once or replica.state is not State.READY or failed >= self._settings.unhealthy_after:
-            self._fleet.tell(replica, Event.FAILED, why)
+    def _delivers(self, replica: Replica, began: float) -> bool:
+        """Whether a response byte came since about the previous probe."""
+        heard_at = max(replica.heard_at, self._fleet.ledger.last_byte_from(replica.name))
+        return heard_at > 0 and heard_at >= began - self._settings.interval
+
+    def _pass(self, replica: Replica) -> None:
+        tally = self._tally(replica)
+        tally.failed = 0
+        tally.passed += 1
+        replica.probe_failing = False
+        if tally.refused:
+            # Its port was closed and is open again: another life, in which it has not stalled.
+            tally.refused = replica.stalled = False
+            replica.reborn_at = self._clock()
+        if replica.stalled or replica.health is State.EJECTED:
+            return
+        if replica.health is State.READY or tally.passed >= self._settings.healthy_after:
+            why = "probes pass, and its requests are tried one at a time" if replica.trial else "probes pass"
+            self._fleet.tell(replica, Event.PASSED, why)
         else:
-            replica.why = f"{why} ({failed} of {self._settings.unhealthy_after} times)"
+            replica.why = f"{tally.passed} of {self._settings.healthy_after} probes passed"
+
+    def _refuse(self, replica: Replica) -> None:
+        """Nobody listens there: whatever still arrives on older connections, it takes no more requests."""
+        tally = self._tally(replica)
+        tally.refused = True
+        self._count_failure(replica, tally)
+        self._fleet.tell(replica, Event.FAILED, "refuses connections")
+
+    def _fail(self, replica: Replica, began: float, why: str) -> None:
+        if replica.health is State.READY and self._delivers(replica, began):
+            replica.why = f"{why}, but its responses arrive"
+            return
+        tally = self._tally(replica)
+        self._count_failure(replica, tally)
+        if replica.stalled:
+            return
+        patient = replica.health in {State.READY, State.EJECTED}
+        if not patient or tally.failed >= self._settings.unhealthy_after:
+            self._fleet.tell(replica, Event.FAILED, why)
+        elif replica.health is State.READY:
+            replica.why = f"{why} ({tally.failed} of {self._settings.unhealthy_after} times)"
+
+    def _count_failure(self, replica: Replica, tally: Tally) -> None:
+        tally.passed = 0
+        tally.failed += 1
+        tally.version_asked = False
+        replica.probe_failing = True
+
+
+def _refused(error: BaseException) -> bool:
+    """Whether the port is closed; a name that does not resolve or a network that is down is less sure."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    return isinstance(error, ConnectionRefusedError)
+
+
+def _failure(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientSSLError):
+        return tls_failure(error)
+    return f"connection fails ({type(error).__name__})"
 
 
 def _version(document: bytes) -> str:

@@ -1,13 +1,13 @@
 """The fleet: all replicas, and the pools (model × role) they form. Membership is kept, not recomputed."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica
+from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica, ReplicaExists, UnknownReplica
 from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.lifecycle import Event, State, move
+from replicarouter.fleet.lifecycle import Duty, Event, Order, State, move, obey
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import ReplicaSettings
 
@@ -26,22 +26,130 @@ class Pool:
     bounded: bool = False
 
 
+class FleetListener:
+    """Who has to know about changes of the fleet; a subclass overrides what it has to know."""
+
+    def ready(self, replica: Replica) -> None:
+        """`replica` takes requests, or more of them than a moment ago."""
+
+    def added(self, replica: Replica) -> None:
+        """`replica` has joined the fleet."""
+
+    def removed(self, replica: Replica) -> None:
+        """`replica` has left the fleet, and has no request any more."""
+
+
 class Fleet:
     """All replicas the router knows, by name, and their pools by model."""
 
     def __init__(self, replicas: Sequence[ReplicaSettings], ledger: Ledger, *, most: int = 0) -> None:
         self.ledger = ledger
-        self.replicas = [Replica.join(settings, ledger, most) for settings in replicas]
-        self.on_ready: Callable[[Replica], None] | None = None
+        self.listeners: list[FleetListener] = []
+        self.replicas: list[Replica] = []
         self.pools: dict[str, Pool] = {}
-        for replica in self.replicas:
-            configured = replica.settings.models
-            if configured:
-                replica.cards = tuple(_card(model) for model in configured)
-        self._regroup()
+        self._most = most
+        self._by_name: dict[str, Replica] = {}
+        for settings in replicas:
+            self._join(settings, "file")
+        self.regroup()
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self.replicas)
+
+    def __contains__(self, replica: Replica) -> bool:
+        return self._by_name.get(replica.name) is replica
+
+    # Membership
+
+    def find(self, name: str) -> Replica:
+        """The replica of this name; raises `UnknownReplica`."""
+        replica = self._by_name.get(name)
+        if replica is None:
+            raise UnknownReplica(f"There is no replica called {_shown(name)}.")
+        return replica
+
+    def add(self, settings: ReplicaSettings, *, origin: str = "admin") -> Replica:
+        """Take in one more replica, to be probed before it gets requests.
+
+        Raises `ReplicaExists` when its name or URL is taken, be it by one that is about to leave.
+        """
+        for other in self.replicas:
+            if settings.name == other.name or settings.url == other.settings.url:
+                leaving = ", which still finishes its last requests" if other.duty is Duty.REMOVED else ""
+                raise ReplicaExists(f"This name or URL is that of the replica {_shown(other.name)}{leaving}.")
+        replica = self._join(settings, origin)
+        self.regroup()
+        log.info("replica added", extra={"replica": replica.name, "origin": origin})
+        for listener in self.listeners:
+            listener.added(replica)
+        return replica
+
+    def drain(self, replica: Replica) -> None:
+        """Give it nothing new; what runs there goes on."""
+        self._order(replica, Order.DRAIN)
+
+    def undrain(self, replica: Replica) -> None:
+        """Give it requests again; one that was to be removed stays."""
+        self._order(replica, Order.UNDRAIN)
+
+    def remove(self, replica: Replica) -> bool:
+        """Let it go. True: it is gone now. False: it leaves by itself with its last request."""
+        self._order(replica, Order.REMOVE)
+        self.idle(replica)
+        return replica not in self
+
+    def idle(self, replica: Replica) -> None:
+        """Its last request has ended: if it is to be removed, it leaves now."""
+        if replica.duty is not Duty.REMOVED or replica.outstanding or replica not in self:
+            return
+        del self._by_name[replica.name]
+        self.replicas = [other for other in self.replicas if other is not replica]
+        self.regroup()
+        log.info("replica removed", extra={"replica": replica.name})
+        for listener in self.listeners:
+            listener.removed(replica)
+        self.ledger.free_row(replica.row)
+
+    def change(self, replica: Replica, settings: ReplicaSettings) -> None:
+        """Go on with other settings of the same name, URL and role; what runs there is not touched."""
+        replica.settings, replica.weight = settings, settings.weight
+        own = settings.max_outstanding
+        replica.most = self._most if own is None else own
+        if settings.models:
+            replica.cards = tuple(_card(model) for model in settings.models)
+        self.regroup()
+        log.info("replica changed", extra={"replica": replica.name})
+        self.wake(replica)
+
+    def limit_each(self, most: int) -> None:
+        """Let replicas that have no limit of their own have `most` outstanding requests; 0 for no limit."""
+        self._most = most
+        for replica in self.replicas:
+            if replica.settings.max_outstanding is None:
+                replica.most = most
+        self.regroup()
+        for replica in self.replicas:
+            self.wake(replica)
+
+    def _join(self, settings: ReplicaSettings, origin: str) -> Replica:
+        replica = Replica.join(settings, self.ledger, self._most)
+        replica.origin = origin
+        if settings.models:
+            replica.cards = tuple(_card(model) for model in settings.models)
+        # A new list each time: whoever is going through the old one goes on undisturbed.
+        self.replicas = [*self.replicas, replica]
+        self._by_name[replica.name] = replica
+        return replica
+
+    def _order(self, replica: Replica, order: Order) -> None:
+        before, replica.duty = replica.duty, obey(replica.duty, order)
+        if replica.duty is before:
+            return
+        self.regroup()
+        log.info("replica duty changed", extra={"replica": replica.name, "duty": replica.duty.value})
+        self.wake(replica)
+
+    # Pools
 
     @property
     def all_listed(self) -> bool:
@@ -80,35 +188,50 @@ class Fleet:
                 cards.setdefault(card["id"], card)
         return cards
 
+    # Beliefs
+
     def tell(self, replica: Replica, event: Event, why: str) -> None:
-        """Move a replica through the table, with the reason people will read."""
-        before, replica.state = replica.state, move(replica.state, event)
-        replica.why = why
-        if replica.state is before:
+        """Move a replica through the table, with the reason people will read.
+
+        One that has left the fleet is not moved: somebody was still asking it when it went.
+        """
+        if replica not in self:
             return
-        self._regroup()
-        level = logging.WARNING if replica.state is State.UNHEALTHY else logging.INFO
+        before, replica.health = replica.health, move(replica.health, event)
+        replica.why = why
+        if replica.health is before:
+            return
+        self.regroup()
+        taken_out = replica.health in {State.UNHEALTHY, State.EJECTED}
         log.log(
-            level,
+            logging.WARNING if taken_out else logging.INFO,
             "replica state changed",
             extra={
                 "replica": replica.name,
                 "from": before.value,
-                "to": replica.state.value,
+                "to": replica.health.value,
                 "why": why,
             },
         )
-        if replica.state is State.READY and self.on_ready is not None:
-            self.on_ready(replica)
+        self.wake(replica)
+
+    def wake(self, replica: Replica) -> None:
+        """Tell the listeners that `replica` takes requests, if it does."""
+        if replica.state is State.READY:
+            for listener in self.listeners:
+                listener.ready(replica)
 
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
+        if replica not in self:
+            return
         fresh = tuple({card["id"]: dict(card) for card in cards}.values())
         if fresh != replica.cards:
             replica.cards = fresh
-            self._regroup()
+            self.regroup()
 
-    def _regroup(self) -> None:
+    def regroup(self) -> None:
+        """Form the pools anew: after a change of a replica's models, state, limit or trial."""
         pools: dict[str, Pool] = {}
         for replica in self.replicas:
             for card in replica.cards or ():
@@ -118,9 +241,13 @@ class Fleet:
                     pool = pools[name] = self.pools.get(name) or Pool(name)
                     pool.replicas, pool.ready, pool.bounded = [], [], False
                 pool.replicas.append(replica)
-                pool.bounded = pool.bounded or replica.most > 0
+                pool.bounded = pool.bounded or replica.most > 0 or replica.trial
                 if replica.state is State.READY:
                     pool.ready.append(replica)
+        for name, pool in self.pools.items():
+            if name not in pools:
+                # Requests may hold it still; they must not be sent to who has left it.
+                pool.replicas, pool.ready = [], []
         self.pools = pools
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
-from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.lifecycle import Duty, State
 from replicarouter.settings import ReplicaSettings
 
 PENALTY = 10.0
@@ -16,6 +16,12 @@ PENALTY = 10.0
 
 FOREIGN_HOLDS = 10.0
 """Seconds for which a reading says something about requests of others."""
+
+STALE_AFTER_INTERVALS = 3
+"""An engine reading older than this many scrape intervals says nothing any more."""
+
+RAMP_START = 0.1
+"""The share of its weight at which a newcomer begins: small, but enough to be chosen at all."""
 
 PEAK_READINGS = 10
 """Readings over which our own peak explains what an engine reports; gauges may lag by seconds."""
@@ -42,7 +48,13 @@ class Replica:
     """One serving address. `cells[row:]` are its counts; only a lease writes them.
 
     `most` outstanding requests it may have (0: no limit); `name` is its name in metrics and receipts;
-    `weight` its share of requests, relative to the others of its pool.
+    `weight` its share of requests, relative to the others of its pool; `origin` where it comes from:
+    "file" or "admin". `trial`: it is back from an ejection, and its next request has to succeed;
+    `stalled`: it has our requests and does nothing; `probe_failing`: its last probe failed.
+
+    Times are seconds on the router's clock: `heard_at` of its last response byte over the attempts that
+    have ended, `reborn_at` when its port was found open again after it had been closed, `ejected_until`
+    and `cool_until` as they say.
     """
 
     settings: ReplicaSettings
@@ -51,7 +63,9 @@ class Replica:
     most: int = 0
     name: str = ""
     weight: float = 1.0
-    state: State = State.LOADING
+    origin: str = "file"
+    health: State = State.LOADING
+    duty: Duty = Duty.ACTIVE
     why: str = "not probed yet"
     cards: tuple[dict[str, Any], ...] | None = None
     reading: Reading | None = None
@@ -59,7 +73,17 @@ class Replica:
     engine_version: str = ""
     restarts: int = 0
     foreign: float = 0.0
+    heard_at: float = 0.0
+    probe_failing: bool = False
+    stalled: bool = False
+    reborn_at: float = 0.0
+    ejected_until: float = 0.0
+    trial: bool = False
+    cool_until: float = 0.0
     failures: deque[float] = field(default_factory=deque)
+    _trial_above: int = 0
+    _ramp_from: float = 0.0
+    _full_at: float = 0.0
     _own_peaks: deque[int] = field(default_factory=lambda: deque(maxlen=PEAK_READINGS))
 
     @classmethod
@@ -71,14 +95,52 @@ class Replica:
         return cls(settings, ledger.add_row(), ledger.cells, most, settings.name, settings.weight)
 
     @property
+    def state(self) -> State:
+        """What is shown of it: `DRAINING` while its operator wants it gone, else its health."""
+        return self.health if self.duty is Duty.ACTIVE else State.DRAINING
+
+    @property
     def outstanding(self) -> int:
         """Requests connecting, sent or streaming."""
         return self.cells[self.row + OUTSTANDING]
 
     @property
     def has_room(self) -> bool:
-        """Whether one more request may be outstanding here."""
-        return not self.most or self.cells[self.row + OUTSTANDING] < self.most
+        """Whether one more request may be outstanding here; on trial it has one at a time."""
+        outstanding = self.cells[self.row + OUTSTANDING]
+        if self.trial and outstanding > self._trial_above:
+            return False
+        return not self.most or outstanding < self.most
+
+    def share(self, now: float) -> float:
+        """Its weight at this moment, above 0: smaller while it starts slowly."""
+        if now >= self._full_at:
+            return self.weight
+        grown = (now - self._ramp_from) / (self._full_at - self._ramp_from)
+        return self.weight * max(RAMP_START, grown)
+
+    def start_slowly(self, now: float, seconds: float) -> None:
+        """Let its share grow to its full weight over `seconds`."""
+        self._ramp_from, self._full_at = now, now + seconds
+
+    def cooling(self, now: float) -> bool:
+        """Whether it said lately that it is busy: others are preferred."""
+        return now < self.cool_until
+
+    def begin_trial(self) -> None:
+        """Give it one request at a time, above those that it has from before its ejection."""
+        self.trial = True
+        self._trial_above = self.outstanding
+        # They led to the ejection, which is over; with their penalty nobody would choose it.
+        self.failures.clear()
+
+    def narrow_trial(self) -> None:
+        """See that requests from before the trial have ended, and leave no room for new ones."""
+        self._trial_above = min(self._trial_above, self.outstanding)
+
+    def end_trial(self) -> None:
+        """Give it as many requests as any other."""
+        self.trial = False
 
     def count(self, stage: Stage) -> int:
         """Requests of this replica in one of its three stages."""

@@ -8,10 +8,10 @@ import aiohttp
 from replicarouter.clock import Clock
 from replicarouter.engines import DIALECTS, PARSER, detect
 from replicarouter.fleet.fetch import read_whole
-from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.watches import Watches
 from replicarouter.settings import ScrapeSettings
-from replicarouter.tasks import TaskSet, every
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ MAX_PAGE = 16 * 1024 * 1024
 """Most bytes of a metrics page that are read."""
 
 
-class Scraper:
+class Scraper(FleetListener):
     """Takes a reading of every replica each interval. A replica without a page simply has none."""
 
     def __init__(
@@ -29,16 +29,23 @@ class Scraper:
         self._session = session
         self._settings = settings
         self._clock = clock
-        self._tasks = TaskSet()
+        self._watches = Watches(self.scrape, settings.interval, "scrape")
 
     def start(self) -> None:
-        """Go on scraping in the background."""
-        for replica in self._fleet:
-            self._watch(replica)
+        """Go on scraping in the background, whoever is in the fleet."""
+        self._watches.start(self._fleet.replicas)
 
     async def stop(self) -> None:
         """Stop scraping."""
-        await self._tasks.close()
+        await self._watches.stop()
+
+    def added(self, replica: Replica) -> None:
+        """Take readings of a new replica too."""
+        self._watches.add(replica)
+
+    def removed(self, replica: Replica) -> None:
+        """Take no more readings of it."""
+        self._watches.remove(replica)
 
     async def scrape(self, replica: Replica) -> None:
         """Take one reading; a page that cannot be had leaves the last one to grow old."""
@@ -57,10 +64,3 @@ class Scraper:
         dialect = detect(samples) if configured == "auto" else DIALECTS[configured]
         replica.engine = dialect.name
         replica.take(dialect.read(samples), self._clock())
-
-    def _watch(self, replica: Replica) -> None:
-        async def turn() -> None:
-            await self.scrape(replica)
-
-        name = f"scrape {replica.name}"
-        self._tasks.start(every(self._settings.interval, turn, name), name)

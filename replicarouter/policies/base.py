@@ -11,8 +11,10 @@ from replicarouter.protocol.request import InferenceRequest
 
 @dataclass(slots=True, eq=False)
 class View:
-    """What a policy may look at. `candidates` is a non-empty subset of `replicas`: ready, with room,
-    not yet tried by this request. `now` is in seconds on the router's clock."""
+    """What a policy may look at. `candidates` is a non-empty subset of `replicas`: ready, with room (on
+    trial after an ejection that is one request at a time), not yet tried by this request; those that are
+    cooling off are left out as long as others remain. Load is compared per `Replica.share(now)`, which is
+    the weight, or less while a replica starts slowly. `now` is in seconds on the router's clock."""
 
     replicas: Sequence[Replica]
     candidates: Sequence[Replica]

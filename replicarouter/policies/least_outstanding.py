@@ -1,4 +1,4 @@
-"""Fewest outstanding requests per weight."""
+"""Fewest outstanding requests per share, which is the weight once a replica has started."""
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
@@ -12,7 +12,7 @@ class LeastOutstanding(Forgetful):
         self._start = 0
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
-        """Choose the candidate with the least load per weight."""
+        """Choose the candidate with the least load per share."""
         candidates = view.candidates
         count = len(candidates)
         now = view.now
@@ -22,7 +22,7 @@ class LeastOutstanding(Forgetful):
         for step in range(count):
             index = (start + step) % count
             replica = candidates[index]
-            load = (replica.load(now) + 1) / replica.weight
+            load = (replica.load(now) + 1) / replica.share(now)
             if load < least:
                 chosen, least = index, load
         self._start = chosen + 1

@@ -9,7 +9,7 @@ class PowerOfTwo(Forgetful):
     """Nearly as even as looking at all, without everyone running to the same least one."""
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
-        """Draw two different candidates and choose the one with less load per weight."""
+        """Draw two different candidates and choose the one with less load per share."""
         candidates = view.candidates
         count = len(candidates)
         if count == 1:
@@ -19,6 +19,6 @@ class PowerOfTwo(Forgetful):
         if second >= first:
             second += 1
         one, other = candidates[first], candidates[second]
-        load = (one.load(view.now) + 1) / one.weight
-        other_load = (other.load(view.now) + 1) / other.weight
+        load = (one.load(view.now) + 1) / one.share(view.now)
+        other_load = (other.load(view.now) + 1) / other.share(view.now)
         return other if other_load < load else one

@@ -1,4 +1,4 @@
-"""A random candidate, as often as its weight says: the baseline the others have to beat."""
+"""A random candidate, as often as its share says: the baseline the others have to beat."""
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
@@ -9,7 +9,7 @@ class RandomChoice(Forgetful):
     """Keeps nothing."""
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
-        """Draw one candidate, by weight."""
+        """Draw one candidate, by share."""
         candidates = view.candidates
-        weights = [replica.weight for replica in candidates]
-        return view.random.choices(candidates, weights)[0]
+        shares = [replica.share(view.now) for replica in candidates]
+        return view.random.choices(candidates, shares)[0]

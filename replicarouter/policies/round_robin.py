@@ -1,4 +1,4 @@
-"""Smooth weighted round-robin: in turn, each as often as its weight says, never in bursts."""
+"""Smooth weighted round-robin: in turn, each as often as its share says, never in bursts."""
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
@@ -6,8 +6,8 @@ from replicarouter.protocol.request import InferenceRequest
 
 
 class RoundRobin(Forgetful):
-    """The algorithm nginx documents as smooth weighted balancing: everyone earns its weight each
-    turn, the richest is chosen and pays the sum of all weights."""
+    """The algorithm nginx documents as smooth weighted balancing: everyone earns its share each
+    turn, the richest is chosen and pays the sum of all shares."""
 
     def __init__(self) -> None:
         self._earned: dict[Replica, float] = {}
@@ -15,13 +15,14 @@ class RoundRobin(Forgetful):
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
         """Choose the candidate that has earned most."""
         earned = self._earned
+        now = view.now
         total = 0.0
         best = view.candidates[0]
         most = float("-inf")
         for replica in view.candidates:
-            weight = replica.weight
-            total += weight
-            amount = earned[replica] = earned.get(replica, 0.0) + weight
+            share = replica.share(now)
+            total += share
+            amount = earned[replica] = earned.get(replica, 0.0) + share
             if amount > most:
                 best, most = replica, amount
         earned[best] -= total

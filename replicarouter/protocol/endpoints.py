@@ -14,6 +14,7 @@ class Body(Enum):
     JSON = "a JSON object that may name its model"
     OPTIONAL = "nothing, or a JSON object"
     FORM = "a multipart form that may name its model"
+    SESSION = "nothing: the connection becomes a WebSocket, the query may name the model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ _FIXED = (
 
 _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
+_SESSIONS = ("/v1/realtime",)
+
 _ID = r"(?!\.{1,2}(?:/|\Z))(?:[^/?#%\\\s]|%(?!2[eEfF]|5[cC]|00)[0-9a-fA-F]{2})+"
 """One path segment that no reading of the path could turn into another path."""
 
@@ -82,6 +85,7 @@ class Endpoints:
     def __init__(self, extra_paths: Iterable[str] = ()) -> None:
         self._fixed = {path: Endpoint(path, _POST) for path in _FIXED}
         self._fixed.update({path: Endpoint(path, {"POST": Body.FORM}) for path in _FORMS})
+        self._fixed.update({path: Endpoint(path, {"GET": Body.SESSION}) for path in _SESSIONS})
         self._patterns = [_compiled(label, bodies) for label, bodies in _PATTERNS]
         for path in extra_paths:
             if path.endswith("/*"):

@@ -33,6 +33,8 @@ def error_headers(error: RouterError) -> list[tuple[str, str]]:
         headers.append(("Retry-After", str(error.retry_after)))
     if error.allow is not None:
         headers.append(("Allow", error.allow))
+    if error.upgrade is not None:
+        headers += [("Upgrade", error.upgrade), ("Connection", "Upgrade")]
     return headers
 
 

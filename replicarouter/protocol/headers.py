@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 
-from replicarouter.protocol.response_head import ResponseHead
+from replicarouter.protocol.response_head import BODILESS, ResponseHead, without_cors
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 """Header fields as they arrived: (name, value), names in the sender's spelling."""
 
 MAX_REQUEST_ID = 128
 """Longest request id that is passed on to a replica."""
+
+UNKNOWN = -1
+"""The length of a body that is passed on while it arrives, and did not declare one."""
 
 _STOP_HERE = frozenset(
     (
@@ -36,39 +39,56 @@ _STOP_HERE = frozenset(
     )
 )
 _CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
+_FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-real-ip"))
+_STOPPING = {
+    (False, True): _STOP_HERE,
+    (True, True): _STOP_HERE | _CREDENTIALS,
+    (False, False): _STOP_HERE | _FORWARDED,
+    (True, False): _STOP_HERE | _CREDENTIALS | _FORWARDED,
+}
+"""By whether credentials are replaced, and whether what is said of other addresses goes on."""
+
 _PRINTABLE = re.compile(rf"[\x21-\x7e]{{1,{MAX_REQUEST_ID}}}")
 
 
 def crossing_fields(
-    headers: RawHeaders, connection: Sequence[str], *, replace_credentials: bool
+    headers: RawHeaders,
+    connection: Sequence[str],
+    *,
+    replace_credentials: bool,
+    forwards: bool = True,
 ) -> list[bytes]:
     """The request's field lines that go on to the replica, each ending in CRLF.
 
-    `connection`: the values of its `Connection` fields, which name others that stop here.
+    `connection`: the values of its `Connection` fields, which name others that stop here. `forwards`:
+    whether the sender may say for whom it asks (`X-Forwarded-For` and the like).
     """
-    stop = _STOP_HERE
+    stop = _STOPPING[replace_credentials, forwards]
     for value in connection:
         if value.lower() not in ("keep-alive", "close"):
             stop = stop.union(
                 name.strip().lower().encode("utf-8", "surrogateescape") for name in value.split(",")
             )
-    if replace_credentials:
-        stop = stop.union(_CREDENTIALS)
     return [b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in stop]
 
 
 def request_head(start: bytes, fields: list[bytes], *, request_id: str, body_length: int | None) -> bytes:
     """A whole request head. `start` is the request line and the lines that are the same for every
-    request to this replica; `body_length` None means the request has no body."""
+    request to this replica; `body_length` None means there is no body, `UNKNOWN` that it is chunked."""
     own = b"X-Request-Id: %b\r\n" % request_id.encode("latin-1")
-    if body_length is not None:
+    if body_length == UNKNOWN:
+        own += b"Transfer-Encoding: chunked\r\n"
+    elif body_length is not None:
         own += b"Content-Length: %d\r\n" % body_length
     return b"%b%b%b\r\n" % (start, b"".join(fields), own)
 
 
-def response_head(head: ResponseHead, receipts: bytes, *, modern: bool, close: bool) -> bytes:
+def response_head(
+    head: ResponseHead, receipts: bytes, *, modern: bool, close: bool, cors: bytes = b""
+) -> bytes:
     """The head for the client. `modern` clients speak HTTP/1.1; for others the body must end with
-    the connection. `receipts` are whole field lines of ours."""
+    the connection. `receipts` and `cors` are whole field lines of ours; what we tell pages of other
+    origins takes the place of what the engine tells them."""
     if head.bodiless:
         framing = b""
     elif head.length is not None:
@@ -77,17 +97,21 @@ def response_head(head: ResponseHead, receipts: bytes, *, modern: bool, close: b
         framing = b"Transfer-Encoding: chunked\r\n" if head.chunked and modern else b""
     if close:
         framing += b"Connection: close\r\n"
-    return b"%b%b\r\n%b%b\r\n" % (head.status_line, head.fields, receipts, framing)
+    fields = without_cors(head.fields) if cors else head.fields
+    return b"%b%b\r\n%b%b%b\r\n" % (head.status_line, fields, receipts, cors, framing)
 
 
-def local_head(status: int, length: int, headers: Iterable[tuple[str, str]], *, close: bool) -> bytes:
-    """The head of an answer that the router makes itself."""
+def local_head(
+    status: int, length: int, headers: Iterable[tuple[str, str]], *, close: bool, cors: bytes = b""
+) -> bytes:
+    """The head of an answer that the router makes itself; `cors` are whole field lines."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in headers]
-    lines.append(f"Content-Length: {length}\r\n")
+    if status not in BODILESS:
+        lines.append(f"Content-Length: {length}\r\n")
     if close:
         lines.append("Connection: close\r\n")
-    return "".join(lines).encode("utf-8", "surrogateescape") + b"\r\n"
+    return "".join(lines).encode("utf-8", "surrogateescape") + cors + b"\r\n"
 
 
 def usable_request_id(value: str | None) -> str | None:

@@ -27,6 +27,7 @@ _STOPPING = re.compile(
     rb"|upgrade|content-length|x-request-id|x-replicarouter-replica|x-replicarouter-affinity):[^\r\n]*",
     re.IGNORECASE,
 )
+_CORS = re.compile(rb"\r\naccess-control-allow-(?:origin|credentials):[^\r\n]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,12 @@ def parse_head(block: bytes) -> ResponseHead:
         event_stream=special.get(b"content-type", b"").lower().startswith(b"text/event-stream"),
         encoded=special.get(b"content-encoding", b"identity").lower() != b"identity",
     )
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS)
+def without_cors(fields: bytes) -> bytes:
+    """The field lines of a head, but for what they say to pages of other origins."""
+    return _CORS.sub(b"", fields)
 
 
 def _note(special: dict[bytes, bytes], name: bytes, value: bytes) -> None:

@@ -1,4 +1,4 @@
-"""All that the router uses of aiohttp beyond its documented API, in one place.
+"""All that the router uses of aiohttp's server beyond its documented API, in one place.
 
 `tests/proxy/test_aiohttp_internals.py` fails when a release changes any of it; the version range in
 pyproject.toml says which releases were seen.
@@ -6,18 +6,13 @@ pyproject.toml says which releases were seen.
 
 import asyncio
 import fcntl
-import functools
+import select
 import struct
 import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from time import monotonic
 from typing import Any, Protocol
 
-from aiohttp import ClientTimeout, TCPConnector
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ClientRequest, ConnectionKey
-from aiohttp.connector import Connection
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
@@ -25,97 +20,20 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
-from yarl import URL
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 
 __all__ = (
     "ClientConnection",
-    "Connector",
     "FrontServer",
     "InboundRequest",
-    "Receiver",
-    "ReplicaConnection",
+    "Session",
 )
-
 
 _INT = struct.Struct("i")
 
-
-class Receiver(Protocol):
-    """Who gets the bytes of a replica's connection."""
-
-    def feed(self, data: bytes) -> None:
-        """Bytes have arrived."""
-
-    def lost(self, error: BaseException | None) -> None:
-        """The connection has ended; `error` is None when the replica closed it in order."""
-
-
-class ReplicaConnection(ResponseHandler):
-    """A pooled upstream connection that hands its bytes to a receiver instead of a parser."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.receiver: Receiver | None = None
-        self.on_closed: Callable[[], None] | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Pass bytes on; unasked ones on an idle connection make it unfit for use."""
-        if self.receiver is None:
-            self.close()
-        else:
-            self.receiver.feed(data)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell the receiver and whoever counts connections."""
-        receiver, self.receiver = self.receiver, None
-        closed, self.on_closed = self.on_closed, None
-        super().connection_lost(exc)
-        if closed is not None:
-            closed()
-        if receiver is not None:
-            receiver.lost(exc)
-
-    def close(self) -> None:
-        """Close at once: a replica that takes no bytes must not hold the connection open."""
-        self.abort()
-
-
-class Connector(TCPConnector):
-    """aiohttp's connector with its pool and limits, making connections of our kind."""
-
-    def __init__(self, *, limit: int, limit_per_host: int, keepalive_timeout: float) -> None:
-        super().__init__(limit=limit, limit_per_host=limit_per_host, keepalive_timeout=keepalive_timeout)
-        make: type[ResponseHandler] = ReplicaConnection
-        self._factory = functools.partial(make, loop=self._loop)
-
-    def template(self, url: str) -> ClientRequest:
-        """What the connector wants to know of a replica's address; made once, used for every request."""
-        return ClientRequest("POST", URL(url), loop=self._loop)
-
-    def take_idle(self, key: ConnectionKey) -> Connection | None:
-        """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
-
-        `key` is the template's `connection_key`, which aiohttp builds anew at every look.
-        """
-        idle = self._conns.get(key)
-        limit = self._keepalive_timeout
-        while idle:
-            protocol, since = idle.popleft()
-            if not idle:
-                del self._conns[key]
-            if protocol.is_connected() and (limit is None or monotonic() - since <= limit):
-                self._acquired.add(protocol)
-                if self._limit_per_host:
-                    self._acquired_per_host[key].add(protocol)
-                return Connection(self, key, protocol, self._loop)
-            protocol.close()
-        return None
-
-    async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
-        """A pooled or new connection; its `sock_connect` bounds TCP and TLS."""
-        return await self.connect(template, [], timeout)
+SPARING = 65536
+"""Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
 
 
 class InboundRequest:
@@ -132,6 +50,38 @@ class InboundRequest:
     def modern(self) -> bool:
         """Whether the client speaks HTTP/1.1."""
         return self.message.version >= (1, 1)
+
+    def read_sparingly(self) -> None:
+        """Let little of the body wait unread: it may have to wait long for its replica."""
+        content = self.content
+        content._low_water, content._high_water = SPARING, 2 * SPARING
+
+
+class Session(Protocol):
+    """Who gets the bytes of a client's connection that no longer speaks HTTP."""
+
+    def take(self, data: bytes) -> None:
+        """Bytes have arrived."""
+
+    def left(self) -> None:
+        """The client has closed its side, in order or not; it may be told so twice."""
+
+
+class _Farewell:
+    """Reads on until the client has left too: closing on unread bytes could destroy what was written."""
+
+    __slots__ = ("client_left",)
+
+    def __init__(self, client_left: "asyncio.Future[None]") -> None:
+        self.client_left = client_left
+
+    def take(self, data: bytes) -> None:
+        """It is of no interest any more."""
+
+    def left(self) -> None:
+        """The connection can be closed."""
+        if not self.client_left.done():
+            self.client_left.set_result(None)
 
 
 Handler = Callable[[InboundRequest], Awaitable[bool]]
@@ -177,14 +127,17 @@ class ClientConnection(RequestHandler):
     """A client's connection: aiohttp's parser, with a leaner request loop and events instead of awaits."""
 
     __slots__ = (
+        "_eof",
         "_front",
         "_head_begun",
         "_head_timer",
         "_payload",
+        "_session",
         "_unwritten",
         "_write_timer",
         "full",
         "on_writable",
+        "peer",
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -194,9 +147,12 @@ class ClientConnection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_begun = False
         self._payload: StreamReader | None = None
+        self._session: Session | None = None
+        self._eof = False
         self._write_timer: asyncio.TimerHandle | None = None
         self._unwritten = 0
         self.full = False
+        self.peer = ""
         self.on_writable: Callable[[], None] | None = None
 
     async def start(self) -> None:
@@ -251,9 +207,36 @@ class ClientConnection(RequestHandler):
         if not payload.is_eof():
             await self._drop_rest(payload)
             return False
-        if self._upgraded:
-            return self._decline_upgrade() and keep_alive
+        if self._session is not None:
+            await self._bid_farewell()
+            return False
+        if self._upgraded and keep_alive:
+            self._decline_upgrade()
         return keep_alive
+
+    def switch(self, session: Session) -> bytes:
+        """Hand over to `session` what the client sends from now on; what it has sent too early.
+
+        For a request to upgrade, when its answer has been written. The connection closes when the handler
+        returns.
+        """
+        self._session = session
+        early, self._message_tail = self._message_tail, b""
+        if self._buffer_paused:
+            self._resume_reading_if_drained()
+        return early
+
+    async def _bid_farewell(self) -> None:
+        """End a session: the client sees the end behind all that was written, and has a while to leave."""
+        transport = self.transport
+        if transport is None or self._eof or not transport.can_write_eof():
+            return
+        self._session = farewell = _Farewell(self._loop.create_future())
+        transport.write_eof()
+        transport.resume_reading()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._lingering_time):
+                await farewell.client_left
 
     async def _drop_rest(self, payload: StreamReader) -> None:
         """Read on a while after an early answer: closing on unread bytes could destroy the answer."""
@@ -262,16 +245,24 @@ class ClientConnection(RequestHandler):
                 while await payload.readany():
                     pass
 
-    def _decline_upgrade(self) -> bool:
+    def _decline_upgrade(self) -> None:
         """Go on with HTTP behind a request to upgrade that was answered as any other."""
         if self._messages or self._parser is None:
-            return True
+            return
         self._parser.set_upgraded(False)
         self._upgraded = False
         tail, self._message_tail = self._message_tail, b""
         if tail:
             self.data_received(tail)
-        return True
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the client has left; tells it also while nothing is read from the connection."""
+        if self.transport is None:
+            return True
+        asked = select.poll()
+        asked.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(asked.poll(0))
 
     def _await_another(self) -> None:
         """Start the time that an idle connection has."""
@@ -283,10 +274,15 @@ class ClientConnection(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time that a client has for its first head."""
         super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         """Parse; a head that has begun must end in time."""
+        if self._session is not None:
+            self._session.take(data)
+            return
         parsed = self._request_count
         payload = self._payload
         answering = payload is not None and payload.is_eof()
@@ -313,10 +309,17 @@ class ClientConnection(RequestHandler):
         if not payload.is_eof() and not isinstance(self._messages[-1][0], RawRequestMessage):
             payload.set_exception(RequestPayloadError("broken framing"))
 
-    def eof_received(self) -> None:
-        """A half-close counts as gone: nothing that is still to come is worth an engine's time."""
-        if self.transport is not None and self._request_in_progress:
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio reads the answer
+        """A half-close counts as gone: nothing that is still to come is worth an engine's time.
+
+        True keeps the connection open for a session, which closes it when it has ended.
+        """
+        self._eof = True
+        if self._session is not None:
+            self._session.left()
+        elif self.transport is not None and self._request_in_progress:
             self.transport.abort()
+        return self._session is not None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers; the server cancels the handler."""
@@ -325,6 +328,10 @@ class ClientConnection(RequestHandler):
                 timer.cancel()
         self._head_timer = self._write_timer = None
         self.on_writable = None
+        if self._session is not None:
+            # It knows best how it has ended; its handler returns by itself.
+            self._task_handler = None
+            self._session.left()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

@@ -13,12 +13,16 @@ from replicarouter.proxy.relay import Relay
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-def write_answer(client: ClientConnection, answer: LocalAnswer, *, close: bool, bare: bool) -> None:
-    """Write an answer; `bare` leaves the body out (HEAD)."""
+def write_answer(
+    client: ClientConnection, answer: LocalAnswer, *, close: bool, bare: bool, cors: bytes = b""
+) -> None:
+    """Write an answer; `bare` leaves the body out (HEAD). `cors` are field lines for a browser."""
     transport = client.transport
     if transport is not None and not transport.is_closing():
-        headers = [("Content-Type", answer.content_type), *answer.headers]
-        head = local_head(answer.status, len(answer.body), headers, close=close)
+        headers = list(answer.headers)
+        if answer.content_type:
+            headers.insert(0, ("Content-Type", answer.content_type))
+        head = local_head(answer.status, len(answer.body), headers, close=close, cors=cors)
         transport.write(head if bare else head + answer.body)
 
 

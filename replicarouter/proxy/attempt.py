@@ -3,82 +3,120 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from replicarouter.admission.lease import Lease
 from replicarouter.clock import Clock
 from replicarouter.errors import (
     BadReplicaResponse,
-    IdleTimeout,
     ReplicaDisconnected,
     ResponseHeadTimeout,
     RouterError,
+    StaleConnection,
 )
 from replicarouter.exchange import Exchange, Stage
+from replicarouter.protocol.framing import BadFraming
 from replicarouter.protocol.headers import response_head
+from replicarouter.protocol.refusal import REFUSING, Refusal
 from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
-from replicarouter.proxy.body import Body
-from replicarouter.proxy.caller import Caller
-from replicarouter.proxy.observe import Observer, Timings
+from replicarouter.protocol.upgrade import switches, switching_head
+from replicarouter.proxy.errand import Declined, Errand, MayDecline
+from replicarouter.proxy.held import HOLD, HeldAnswer
+from replicarouter.proxy.observe import Observer, StoredResponseObserver, Timings
 from replicarouter.proxy.relay import ClientLeft, Relay
+from replicarouter.proxy.silence import SilenceWatch
+from replicarouter.proxy.tunnel import Tunnel
 from replicarouter.proxy.upstream import Link
 
 _STATUS_LINE_START = b"HTTP/1."
 SWITCHING_PROTOCOLS = 101
+REFUSED = 300
+"""Statuses from here on say that the replica does not want the rest of an upload."""
+OK = 200
+
+MOST_INTERIM = 16
+"""1xx heads before the answer; a replica has reason to send one or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every attempt; times in seconds, 0 for no bound."""
+    """What holds for every attempt; times in seconds, 0 for no bound. `sse_keepalive`: silence after
+    which a reader of server-sent events gets a comment."""
 
     clock: Clock
     timings: Timings
     response_head: float
     idle: float
     expose_replica: bool
+    stale_window: float = 0.05
+    sse_keepalive: float = 0.0
 
 
 class Attempt:
-    """Receives the bytes of the head; `run` ends with the answer complete, or raises what went wrong."""
+    """Receives the bytes of the head; `run` ends with the answer complete, or raises what went wrong.
+
+    An answer that may mean "not me, not now" is held back until `may_decline` has said whether the
+    request goes elsewhere (`Declined`); `refusal` is what it said in the end.
+    """
 
     __slots__ = (
         "_buffer",
-        "_caller",
         "_done",
-        "_exchange",
+        "_errand",
+        "_held",
+        "_interim",
         "_lease",
         "_link",
+        "_may_decline",
+        "_reusable",
+        "_silence",
         "_terms",
         "_timer",
+        "refusal",
     )
 
-    def __init__(self, link: Link, lease: Lease, caller: Caller, exchange: Exchange, terms: Terms) -> None:
+    def __init__(
+        self, link: Link, lease: Lease, errand: Errand, terms: Terms, may_decline: MayDecline
+    ) -> None:
         self._link = link
         self._lease = lease
-        self._caller = caller
-        self._exchange = exchange
+        self._errand = errand
         self._terms = terms
+        self._may_decline = may_decline
         self._buffer = b""
+        self._held: HeldAnswer | None = None
+        self._interim = 0
+        self._reusable = False
+        self._silence: SilenceWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.refusal: Refusal | None = None
 
-    async def run(self, head: bytes, body: Body) -> None:
+    async def run(self, head: bytes) -> None:
         """Send the request and wait for the end of the answer; the connection is given back or closed."""
+        errand = self._errand
         try:
-            self._exchange.sent_at = self._terms.clock()
+            errand.exchange.sent_at = self._terms.clock()
             self._lease.move(Stage.SENT)
-            self._link.send(self, head, body.data)
-            body.drop()
-            if self._terms.response_head and self._caller.relay is None:
+            self._link.send(self, head, errand.body.data)
+            if errand.body.streams:
+                await errand.body.pump(self._link, self._done)
+            if self._terms.response_head and errand.caller.relay is None:
                 self._start_timer(self._terms.response_head, self._head_overdue)
             await self._done
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            relay = self._caller.relay
-            self._link.end(reusable=relay is not None and relay.reusable)
+            self._stop_timer()
+            if self._silence is not None:
+                self._silence.stop()
+            relay = errand.caller.relay
+            reusable = self._reusable or (relay is not None and relay.reusable)
+            self._link.end(reusable=reusable and errand.body.sent)
 
     def feed(self, data: bytes) -> None:
         """Collect the head; 1xx heads are of no interest to the client and are skipped."""
+        if self._held is not None:
+            self._feed_held(self._held, data)
+            return
         while True:
             buffer = self._buffer + data if self._buffer else data
             end = buffer.find(b"\r\n\r\n")
@@ -93,18 +131,34 @@ class Attempt:
                 return
             rest = buffer[end + 4 :]
             if head.status == SWITCHING_PROTOCOLS:
-                self._fail(BadReplicaResponse("The replica switched protocols without being asked."))
+                self._switch(head, asked_for=self._errand.upgrade and switches(buffer[:end]), rest=rest)
                 return
             if not head.interim:
-                self._commit(head, rest)
+                self._answer(head, rest)
+                return
+            self._interim += 1
+            if self._interim > MOST_INTERIM:
+                self._fail(BadReplicaResponse("The replica sends one interim answer after another."))
                 return
             self._buffer, data = b"", rest
             if not rest:
                 return
 
-    def lost(self, error: BaseException | None) -> None:  # noqa: ARG002
-        """The connection ended without an answer."""
-        self._fail(ReplicaDisconnected("The replica closed the connection without an answer."))
+    def lost(self, error: BaseException | None) -> None:
+        """The connection ended: without an answer, or while its answer was held."""
+        held = self._held
+        if held is not None and error is None and held.ends_with_connection:
+            self._decide(held)
+        elif self._went_stale():
+            self._fail(StaleConnection("The replica closed the connection without an answer."))
+        else:
+            self._fail(ReplicaDisconnected("The replica closed the connection without an answer."))
+
+    def _went_stale(self) -> bool:
+        """Whether the replica had given the connection up before it could see the request."""
+        if not self._link.reused or self._buffer or self._held is not None:
+            return False
+        return self._terms.clock() - self._errand.exchange.sent_at <= self._terms.stale_window
 
     def _keep(self, buffer: bytes) -> None:
         """An unfinished head: refuse early what can no longer become a well-formed one."""
@@ -118,18 +172,67 @@ class Attempt:
         else:
             self._buffer = buffer
 
+    def _answer(self, head: ResponseHead, rest: bytes) -> None:
+        """The head is here: hold it if it may be a refusal, else pass it on."""
+        self._stop_timer()
+        if head.status not in REFUSING:
+            self._commit(head, rest)
+            return
+        self._held = HeldAnswer(head)
+        self._start_timer(HOLD, self._give_in)
+        self._feed_held(self._held, rest)
+
+    def _feed_held(self, held: HeldAnswer, data: bytes) -> None:
+        """Collect what is held, until it is complete or too long to be a refusal."""
+        try:
+            complete = held.feed(data)
+        except BadFraming as error:
+            self._fail(BadReplicaResponse(f"The replica's answer is broken: {error}."))
+            return
+        if held.too_long:
+            self._pass_on(held)
+        elif complete:
+            self._decide(held)
+
+    def _give_in(self) -> None:
+        """The held answer takes its time: pass on what there is."""
+        self._timer = None
+        if self._held is not None and not self._done.done():
+            self._pass_on(self._held)
+
+    def _decide(self, held: HeldAnswer) -> None:
+        """A whole held answer: pass it on, or let another replica have the request."""
+        self.refusal = held.read()
+        if self.refusal is not None and self._may_decline():
+            self._reusable = held.reusable
+            self._fail(Declined(held, self.refusal))
+            return
+        self._pass_on(held)
+        if held.ends_with_connection and self._errand.caller.relay is not None:
+            self._errand.caller.relay.lost(None)
+
+    def _pass_on(self, held: HeldAnswer) -> None:
+        """Give the client what was held, and whatever follows."""
+        self._held = None
+        self._commit(held.head, held.data)
+        relay = self._errand.caller.relay
+        if relay is not None and held.surplus:
+            relay.reusable = False
+
     def _commit(self, head: ResponseHead, rest: bytes) -> None:
         """From here on the client has an answer: nothing can be retried any more."""
-        exchange, caller, terms = self._exchange, self._caller, self._terms
+        errand, terms = self._errand, self._terms
+        exchange, caller = errand.exchange, errand.caller
+        self._stop_timer()
         exchange.head_at = terms.clock()
         exchange.status = head.status
+        errand.body.drop()
+        if errand.body.streams and not errand.body.sent:
+            caller.keep_alive = False
+            if head.status >= REFUSED:
+                errand.body.stop()
         self._lease.move(Stage.STREAMING)
-        observer = Observer(
-            exchange,
-            terms.clock,
-            terms.timings,
-            stream=head.event_stream and not head.encoded,
-        )
+        observer = self._observer(head)
         try:
             relay = Relay(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
@@ -139,23 +242,49 @@ class Attempt:
         if head.length is None and not head.chunked and not head.bodiless:
             caller.keep_alive = False
         self._link.protocol.receiver = relay
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if terms.idle:
-            self._start_timer(terms.idle, self._check_idle)
+        if terms.idle or terms.sse_keepalive:
+            self._silence = SilenceWatch(
+                relay, exchange, terms.clock, idle=terms.idle, comment_every=terms.sse_keepalive
+            )
         relay.begin(self._client_head(head), rest)
 
+    def _switch(self, head: ResponseHead, *, asked_for: bool, rest: bytes) -> None:
+        """The connection speaks another protocol from here on."""
+        errand, terms = self._errand, self._terms
+        exchange = errand.exchange
+        if not asked_for:
+            self._fail(BadReplicaResponse("The replica switched protocols without being asked."))
+            return
+        self._stop_timer()
+        exchange.head_at = terms.clock()
+        exchange.status = head.status
+        self._lease.move(Stage.STREAMING)
+        errand.caller.tunnel = Tunnel(
+            self._link, errand.caller, exchange, self._done, clock=terms.clock, idle=terms.idle
+        )
+        errand.caller.tunnel.begin(
+            switching_head(head, receipts(exchange, expose_replica=terms.expose_replica)), rest
+        )
+
+    def _observer(self, head: ResponseHead) -> Observer:
+        errand, terms = self._errand, self._terms
+        stream = head.event_stream and not head.encoded
+        if errand.learn is None or head.status != OK or head.encoded:
+            return Observer(errand.exchange, terms.clock, terms.timings, stream=stream)
+        learn = partial(errand.learn, replica=self._lease.replica)
+        return StoredResponseObserver(errand.exchange, terms.clock, terms.timings, stream=stream, learn=learn)
+
     def _client_head(self, head: ResponseHead) -> bytes:
-        exchange, caller = self._exchange, self._caller
+        exchange, caller = self._errand.exchange, self._errand.caller
         return response_head(
             head,
             receipts(exchange, expose_replica=self._terms.expose_replica),
             modern=caller.modern,
             close=not caller.keep_alive,
+            cors=caller.cors,
         )
 
-    def _fail(self, error: RouterError | ClientLeft) -> None:
+    def _fail(self, error: RouterError | ClientLeft | Declined) -> None:
         self._link.protocol.receiver = None
         if not self._done.done():
             self._done.set_exception(error)
@@ -163,23 +292,15 @@ class Attempt:
     def _start_timer(self, delay: float, due: Callable[[], None]) -> None:
         self._timer = asyncio.get_running_loop().call_later(delay, due)
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _head_overdue(self) -> None:
         self._fail(
             ResponseHeadTimeout(f"The replica sent no answer within {self._terms.response_head:g} seconds.")
         )
-
-    def _check_idle(self) -> None:
-        """Silence counts only while the client takes what it is given."""
-        relay, limit = self._caller.relay, self._terms.idle
-        if relay is None:
-            return
-        left = limit - (self._terms.clock() - relay.quiet_since)
-        if relay.held:
-            self._start_timer(limit, self._check_idle)
-        elif left > 0:
-            self._start_timer(left, self._check_idle)
-        else:
-            relay.fail(IdleTimeout(f"The replica was silent for {limit:g} seconds."))
 
 
 def receipts(exchange: Exchange, *, expose_replica: bool) -> bytes:

@@ -1,7 +1,8 @@
-"""A request's body, received from the client within its limits of size and time."""
+"""A request's body, received from the client within its limits of size, time and memory."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from aiohttp import hdrs
 from aiohttp.http_exceptions import HttpProcessingError
@@ -9,6 +10,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from replicarouter.errors import BodyTooLarge, ExpectationFailed, MalformedRequest, RequestTimeout
 from replicarouter.proxy.aiohttp_internals import InboundRequest
+from replicarouter.proxy.memory import BodyMemory
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -17,21 +19,31 @@ _BODILESS_METHODS = frozenset(("GET", "DELETE", "HEAD"))
 
 @dataclass(slots=True)
 class Body:
-    """A whole body in memory. `length` is None when the request has none; `data` is dropped once it
-    has been sent, since nothing is sent again after that."""
+    """A whole body in memory. `length` is None when the request has none; `held` bytes of it count
+    against `memory` until it is dropped."""
 
     data: bytes
     length: int | None
+    memory: BodyMemory | None = field(default=None, compare=False)
+    held: int = field(default=0, compare=False)
+
+    streams: ClassVar[Literal[False]] = False
+    replayable: ClassVar[bool] = True
+    sent: ClassVar[bool] = True
 
     def drop(self) -> None:
-        """Let go of the bytes."""
+        """Let go of the bytes: nothing is sent again. To drop twice is to drop once."""
         self.data = b""
+        if self.held and self.memory is not None:
+            self.memory.give_back(self.held)
+            self.held = 0
 
 
-def arrived_body(request: InboundRequest, *, most: int) -> Body | None:
+def arrived_body(request: InboundRequest, *, most: int, memory: BodyMemory) -> Body | None:
     """The body when there is nothing to wait for: there is none, or it came with its head.
 
-    Raises `MalformedRequest` for a transfer encoding that the replica might read in another way.
+    Raises `MalformedRequest` for a transfer encoding that the replica might read in another way, and
+    `Overloaded`.
     """
     message = request.message
     if message.chunked and message.headers.get(hdrs.TRANSFER_ENCODING, "").lower() != "chunked":
@@ -41,52 +53,93 @@ def arrived_body(request: InboundRequest, *, most: int) -> Body | None:
     content = request.content
     if not content.is_eof() or content.total_bytes > most:
         return None
-    data = content.read_nowait()
-    return Body(data, len(data))
+    size = content.total_bytes
+    memory.claim(size)
+    return Body(content.read_nowait(), size, memory, size)
 
 
-async def receive_body(request: InboundRequest, *, most: int, gap: float) -> Body:
-    """Read a body that is still arriving: at most `most` bytes, no silence longer than `gap` seconds.
+class Arriving:
+    """The bytes of a body as they come: at most `most`, with no silence longer than `gap` seconds.
 
-    Raises `BodyTooLarge` (before reading when the length is declared), `RequestTimeout`,
-    `MalformedRequest` for broken framing, `ExpectationFailed`.
+    `declared` is its length if the client has said it, `received` counts what was read, and `ended` says
+    that it was all. Raises `BodyTooLarge` before anything is read when the length is declared, and
+    `ExpectationFailed`.
     """
-    declared = request.message.headers.get(hdrs.CONTENT_LENGTH)
-    if declared is not None and int(declared) > most:
-        raise _too_large(most)
-    _continue(request)
-    content = request.content
+
+    __slots__ = ("_gap", "_invited", "_most", "declared", "ended", "received", "request")
+
+    def __init__(self, request: InboundRequest, *, most: int, gap: float) -> None:
+        declared = request.message.headers.get(hdrs.CONTENT_LENGTH)
+        self.declared = None if declared is None else int(declared)
+        if self.declared is not None and self.declared > most:
+            raise _too_large(most)
+        expectation = request.message.headers.get(hdrs.EXPECT)
+        if expectation is not None and request.modern and expectation.strip().lower() != "100-continue":
+            raise ExpectationFailed("Only 'Expect: 100-continue' is understood.")
+        self._invited = expectation is None or not request.modern
+        self.request = request
+        self._most = most
+        self._gap = gap
+        self.received = 0
+        self.ended = False
+
+    async def read(self) -> bytes:
+        """What has come since the last call, at least one byte; nothing once the body has ended.
+
+        The first call tells a client to send that waits for it: a matter of this hop alone. Raises
+        `RequestTimeout`, `BodyTooLarge`, and `MalformedRequest` for broken framing.
+        """
+        content = self.request.content
+        if not self._invited:
+            self._invite()
+        try:
+            async with asyncio.timeout(self._gap or None):
+                data = await content.readany()
+        except TimeoutError:
+            raise RequestTimeout(
+                f"No byte of the request body arrived for {self._gap:g} seconds; send it again."
+            ) from None
+        except (RequestPayloadError, HttpProcessingError):
+            raise MalformedRequest("The request body is not framed as HTTP requires.") from None
+        self.received += len(data)
+        self.ended = not data or (content.at_eof() and content.exception() is None)
+        if self.received > self._most:
+            raise _too_large(self._most)
+        return data
+
+    def _invite(self) -> None:
+        self._invited = True
+        transport = self.request.client.transport
+        if transport is not None and not self.request.content.is_eof():
+            transport.write(CONTINUE)
+
+
+async def receive_body(request: InboundRequest, *, most: int, gap: float, memory: BodyMemory) -> Body:
+    """Read a body that is still arriving, all of it; it counts against `memory` from its first byte on,
+    and as a whole where its length is declared.
+
+    Raises what `Arriving` raises, and `Overloaded`.
+    """
+    arriving = Arriving(request, most=most, gap=gap)
+    body = Body(b"", 0, memory)
     parts: list[bytes] = []
-    size = 0
     try:
-        while True:
-            async with asyncio.timeout(gap or None):
-                part = await content.readany()
-            if not part:
-                break
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                raise _too_large(most)
-    except TimeoutError:
-        raise RequestTimeout(
-            f"No byte of the request body arrived for {gap:g} seconds; send it again."
-        ) from None
-    except (RequestPayloadError, HttpProcessingError):
-        raise MalformedRequest("The request body is not framed as HTTP requires.") from None
-    return Body(parts[0] if len(parts) == 1 else b"".join(parts), size)
+        _hold(body, arriving.declared or 0)
+        while not arriving.ended:
+            parts.append(await arriving.read())
+            _hold(body, arriving.received)
+    except BaseException:
+        body.drop()
+        raise
+    body.data = parts[0] if len(parts) == 1 else b"".join(parts)
+    body.length = arriving.received
+    return body
 
 
-def _continue(request: InboundRequest) -> None:
-    """Answer `Expect: 100-continue`, which is a matter of this hop alone."""
-    expectation = request.message.headers.get(hdrs.EXPECT)
-    if expectation is None or not request.modern:
-        return
-    if expectation.strip().lower() != "100-continue":
-        raise ExpectationFailed("Only 'Expect: 100-continue' is understood.")
-    transport = request.client.transport
-    if transport is not None and not request.content.is_eof():
-        transport.write(CONTINUE)
+def _hold(body: Body, size: int) -> None:
+    if size > body.held and body.memory is not None:
+        body.memory.claim(size - body.held)
+        body.held = size
 
 
 def _too_large(most: int) -> BodyTooLarge:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from replicarouter.cells import Histograms
@@ -13,6 +14,7 @@ from replicarouter.protocol.content import (
     ends_in_error,
     find_usage,
 )
+from replicarouter.protocol.response_id import ResponseIdFinder
 
 TAIL_PARTS = 4
 """Reads kept for the look at the end: usage, `[DONE]` and the last chunk may come in one read each."""
@@ -45,7 +47,6 @@ class Observer:
         "_stream",
         "_tail",
         "_timings",
-        "last",
     )
 
     def __init__(self, exchange: Exchange, clock: Clock, timings: Timings, *, stream: bool) -> None:
@@ -57,20 +58,21 @@ class Observer:
         self._seeking = stream
         self._started = False
         self._tail: deque[bytes] = deque(maxlen=TAIL_PARTS)
-        self.last = exchange.head_at
+        exchange.last_byte_at = exchange.head_at
 
     def chunk(self, data: bytes) -> None:
         """Note that `data` was passed on."""
         now = self._clock()
         size = len(data)
-        self._exchange.bytes_out += size
+        exchange = self._exchange
+        exchange.bytes_out += size
         if self._started:
             # Histogram.observe, without the call: this happens for every token.
-            gap = now - self.last
+            gap = now - exchange.last_byte_at
             gaps = self._gaps
             gaps.counts[bisect_left(gaps.bounds, gap)] += 1
             gaps.total += gap
-        self.last = now
+        exchange.last_byte_at = now
         if self._seeking:
             self._seek(data, now)
         if size > LARGE:
@@ -79,7 +81,7 @@ class Observer:
 
     def restart_silence(self) -> None:
         """The client's own pause is over: silence of the replica counts from here."""
-        self.last = self._clock()
+        self._exchange.last_byte_at = self._clock()
 
     def ends_event(self, *, chunked: bool) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
@@ -119,3 +121,29 @@ class Observer:
             self._started = True
             exchange.first_content_at = now
             self._timings.first_content(exchange)
+
+
+class StoredResponseObserver(Observer):
+    """Also tells `learn` the id of the response that its replica now holds."""
+
+    __slots__ = ("_finder", "_learn")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        clock: Clock,
+        timings: Timings,
+        *,
+        stream: bool,
+        learn: Callable[[str], None],
+    ) -> None:
+        super().__init__(exchange, clock, timings, stream=stream)
+        self._finder = ResponseIdFinder()
+        self._learn = learn
+
+    def chunk(self, data: bytes) -> None:
+        """Note that `data` was passed on."""
+        super().chunk(data)
+        response_id = self._finder.feed(data)
+        if response_id is not None:
+            self._learn(response_id)

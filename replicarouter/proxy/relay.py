@@ -105,16 +105,30 @@ class Relay:
             self._done.set_exception(error)
 
     @property
-    def quiet_since(self) -> float:
-        """When the replica's last byte came, or the client took bytes again after a pause."""
-        return self._observer.last
+    def ended(self) -> bool:
+        """Whether the answer is complete, or has failed."""
+        return self._done.done()
+
+    @property
+    def event_stream(self) -> bool:
+        """Whether the client reads server-sent events whose bytes can be understood."""
+        return self._head.event_stream and not self._head.encoded
+
+    def insert(self, event: bytes) -> bool:
+        """Write an event or comment of our own, if one can stand here; False when it cannot."""
+        if not self.at_event_boundary or self.held:
+            return False
+        try:
+            self._write(b"%x\r\n%b\r\n" % (len(event), event) if self.chunks else event)
+        except RuntimeError:
+            return False
+        return True
 
     @property
     def at_event_boundary(self) -> bool:
         """Whether an SSE event of our own could follow what was relayed so far."""
         return (
-            self._head.event_stream
-            and not self._head.encoded
+            self.event_stream
             and self._framing.at_boundary()
             and self._observer.ends_event(chunked=self._head.chunked)
         )

@@ -17,14 +17,17 @@ Waiter = tuple["asyncio.Future[None]", int]
 
 
 class Slots:
-    """At most `limit` connections in all and `limit_per_replica` to one replica; 0 means no limit."""
+    """At most `limit` connections in all and `limit_per_replica` to one replica; 0 means no limit.
+
+    `timeout` bounds the wait for a slot, in seconds; it may be replaced at any time, for those that come.
+    """
 
     def __init__(
         self, *, limit: int, limit_per_replica: int, timeout: float, ledger: Ledger, clock: Clock
     ) -> None:
         self.limit = limit
         self._limit_per_replica = limit_per_replica
-        self._timeout = timeout
+        self.timeout = timeout
         self._ledger = ledger
         self._clock = clock
         self._taken = 0
@@ -47,7 +50,7 @@ class Slots:
         ledger.waiting_for_slot += 1
         ledger.hold(exchange, self._clock())
         try:
-            async with asyncio.timeout(self._timeout or None):
+            async with asyncio.timeout(self.timeout or None):
                 await granted
         except BaseException as error:
             if granted.done() and not granted.cancelled():

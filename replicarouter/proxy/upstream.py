@@ -12,9 +12,11 @@ from aiohttp.connector import Connection
 from replicarouter.errors import ConnectFailed, Overloaded
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Connections, Ledger
+from replicarouter.fleet.registry import FleetListener
 from replicarouter.fleet.replica import Replica
-from replicarouter.proxy.aiohttp_internals import Connector, Receiver, ReplicaConnection
+from replicarouter.proxy.aiohttp_connector import Connector, Receiver, ReplicaConnection
 from replicarouter.proxy.slots import Slots
+from replicarouter.tls import tls_failure
 
 JOINED_BODY = 65536
 """Bytes up to which copying a body behind its head is cheaper than a system call of its own."""
@@ -91,7 +93,7 @@ class Link:
         self._counts.open -= 1
 
 
-class Upstream:
+class Upstream(FleetListener):
     """Opens links. Must be made on the running loop; `close` it in the end."""
 
     def __init__(self, connector: Connector, slots: Slots, ledger: Ledger, *, connect_timeout: float) -> None:
@@ -113,8 +115,8 @@ class Upstream:
             address = self._addresses[replica] = self._make_address(replica)
         return address
 
-    async def open(self, replica: Replica, exchange: Exchange) -> Link:
-        """A connection to `replica`, from the pool if one is idle.
+    async def open(self, replica: Replica, exchange: Exchange, *, fresh: bool = False) -> Link:
+        """A connection to `replica`, from the pool if one is idle and a `fresh` one is not asked for.
 
         Raises `QueueTimeout` (no slot), `ConnectFailed` (the replica never saw the request),
         `Overloaded` (this process has no descriptor left).
@@ -124,6 +126,8 @@ class Upstream:
             await self._slots.wait(row, exchange)
         try:
             address = self.address(replica)
+            if fresh:
+                self._connector.drop_idle(address.key)
             connection = self._connector.take_idle(address.key)
             if connection is None:
                 connection = await self._connector.open(address.template, self._timeout)
@@ -134,6 +138,16 @@ class Upstream:
             self._slots.give_back(row)
             raise
         return Link(connection, self._ledger.connections_of(row), row, self._slots)
+
+    def reconfigure(self, *, slot_timeout: float) -> None:
+        """Let requests wait this many seconds for a slot, 0 for no bound."""
+        self._slots.timeout = slot_timeout
+
+    def removed(self, replica: Replica) -> None:
+        """Close the idle connections to a replica, and forget what its requests have in common."""
+        address = self._addresses.pop(replica, None)
+        if address is not None:
+            self._connector.drop_idle(address.key)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -158,4 +172,6 @@ class Upstream:
 def _failure(error: BaseException) -> ConnectFailed | Overloaded:
     if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
         return Overloaded("The router has no file descriptor left for this request; try again.")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return ConnectFailed(f"The replica chosen for this request cannot be used: {tls_failure(error)}.")
     return ConnectFailed("The replica chosen for this request cannot be reached; try again.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from replicarouter.errors import SettingsError
+from replicarouter.settings.api_keys import named_keys
 from replicarouter.settings.errors import Location, explain
 from replicarouter.settings.file import FileContent, read_settings_file
 from replicarouter.settings.keys import keys_of, known_keys
@@ -48,6 +49,10 @@ def load_settings(*, flags: Mapping[str, object], environ: Mapping[str, str], co
         raise SettingsError(told) from None
     if unavailable := refused(settings, source=source):
         raise SettingsError("\n".join(unavailable))
+    try:
+        named_keys(settings)
+    except SettingsError as error:
+        raise SettingsError(f"{error} ({source(('api_keys_file',))})") from None
     return Loaded(settings, origins)
 
 

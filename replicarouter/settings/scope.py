@@ -11,30 +11,16 @@ from replicarouter.settings.errors import Location, dotted, shown
 from replicarouter.settings.values import Section
 
 if TYPE_CHECKING:
-    from replicarouter.settings import Settings
+    from replicarouter.settings import ReplicaSettings, Settings
 
 REFUSED = (
     "workers",
-    "api_keys",
-    "api_keys_file",
-    "tls",
-    "trusted_proxies",
-    "cors.allow_origins",
-    "aliases",
     "replicas[].role",
 )
 """Without these, what was asked for would silently be missing: protection, or another meaning."""
 
 WITHOUT_EFFECT = (
-    "admin.allowed_urls",
     "policy_options",
-    "admission.shares",
-    "admission.priority_header",
-    "max_buffered_bytes",
-    "health.stall_after",
-    "health.stall_end",
-    "health.slow_start",
-    "eject",
     "retry.budget",
     "retry.budget_floor",
     "retry.stale_window",
@@ -44,15 +30,17 @@ WITHOUT_EFFECT = (
 """Accepted, so that one file serves several versions, but not acted on."""
 
 
-def refused(settings: "Settings", *, source: Callable[[Location], str]) -> list[str]:
+def refused(
+    settings: "Settings | ReplicaSettings", *, source: Callable[[Location], str], at: Location = ()
+) -> list[str]:
     """Write a line for each setting that asks for what this version cannot do.
 
-    `source` says where the value at a place came from.
+    `source` says where the value at a place came from, `at` where `settings` are in the tree.
     """
     return [
         f"{dotted(location)}: {shown(value)} ({source(location)}) is refused: "
         "this version does not offer it yet; leave it out"
-        for location, value in _changed(settings, ())
+        for location, value in _changed(settings, at)
         if value and _listed(_name(location), REFUSED)
     ]
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from replicarouter.settings.url_pattern import AllowedUrl
 from replicarouter.settings.values import (
     Count,
     FileName,
@@ -11,6 +12,7 @@ from replicarouter.settings.values import (
     HeaderName,
     Host,
     Interval,
+    Origin,
     Port,
     PositiveCount,
     Rate,
@@ -43,10 +45,10 @@ class AdminSettings(Section):
         default=8081, description="The admin port; 0 for none."
     )
     token: Secret | None = Field(default=None, description="Bearer token that the admin port asks for.")
-    allowed_urls: Texts | None = Field(
+    allowed_urls: Annotated[list[AllowedUrl], accepts_items("a list of patterns")] | None = Field(
         default=None,
-        description="Patterns that the URL of a replica added through the admin port must match; "
-        "by default any http or https URL.",
+        description="Patterns of which the URL of a replica added through the admin port must match one: "
+        "`[scheme://]host[:port][/path]` with `*` inside a part, or a network; by default any URL will do.",
     )
 
     @model_validator(mode="after")
@@ -263,8 +265,9 @@ class TlsSettings(Section):
 class CorsSettings(Section):
     """Pages that call the router from a browser."""
 
-    allow_origins: Texts = Field(
-        default_factory=list, description="Origins of such pages, such as `https://chat.example`."
+    allow_origins: Annotated[list[Origin], accepts_items("a list of origins")] = Field(
+        default_factory=list,
+        description="Origins of such pages, such as `https://chat.example`; `*` for any.",
     )
 
 

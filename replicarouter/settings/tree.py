@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from replicarouter.settings.api_keys import ApiKeys
 from replicarouter.settings.keys import DELIMITER, PREFIX
 from replicarouter.settings.replica import ReplicaSettings
 from replicarouter.settings.sections import (
@@ -32,7 +33,6 @@ from replicarouter.settings.values import (
     PositiveCount,
     RelayedPath,
     Seconds,
-    Secrets,
     Switch,
     Text,
     accepts_items,
@@ -98,13 +98,20 @@ class Settings(BaseSettings):
     scrape: ScrapeSettings = ScrapeSettings()
     eject: EjectSettings = EjectSettings()
     retry: RetrySettings = RetrySettings()
-    api_keys: Secrets | None = Field(default=None, description="Keys of which callers must show one.")
-    api_keys_file: FileName | None = Field(default=None, description="A file with such keys.")
+    api_keys: ApiKeys | None = Field(
+        default=None,
+        description="Keys of which callers must show one: a list, or a mapping of callers' names to keys.",
+    )
+    api_keys_file: FileName | None = Field(
+        default=None, description="A file with such keys, `KEY` or `NAME KEY` on a line."
+    )
     trusted_proxies: Annotated[list[Network], accepts_items("a list of networks")] = Field(
         default_factory=list, description="Networks whose `X-Forwarded-For` names the caller."
     )
     expose_replica: Switch = Field(
-        default=True, description="Name the replica that answered in `X-Replicarouter-Replica`."
+        default_factory=lambda values: not (values.get("api_keys") or values.get("api_keys_file")),
+        description="Name the replica that answered in `X-Replicarouter-Replica`; by default only while "
+        "no API keys are set.",
     )
     extra_paths: Annotated[list[RelayedPath], accepts_items("a list of paths")] = Field(
         default_factory=list, description="More paths to relay to replicas."

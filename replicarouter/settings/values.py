@@ -27,6 +27,8 @@ MASK = "***"
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _BYTE_COUNT = re.compile(r"(\d+)\s*(KiB|MiB|GiB)?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?")
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
 
 
@@ -145,6 +147,17 @@ def _path(text: str) -> str:
     return text
 
 
+def _origin(text: str) -> str:
+    """Write an origin as browsers do: in lower case, and without the port that its scheme implies."""
+    if text in ("*", "null"):
+        return text
+    parts = _ORIGIN.fullmatch(text.lower())
+    if parts is None:
+        raise ValueError
+    scheme, host, port = parts.groups()
+    return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{scheme}://{host}:{port}"
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -198,8 +211,10 @@ Host = Annotated[
 Secret = Annotated[
     SecretStr, AfterValidator(_visible), accepts("visible ASCII text without spaces", secret=True)
 ]
-Secrets = Annotated[
-    list[Secret], Field(min_length=1), accepts_items("a list of at least one key", secret=True)
+Origin = Annotated[
+    str,
+    AfterValidator(_origin),
+    accepts("an origin such as https://chat.example or http://localhost:3000, or * for any"),
 ]
 HeaderName = Annotated[
     str,

@@ -107,6 +107,10 @@ class StreamedAnswer(Answer):
             feed.flush()
         self.close_if_done()
 
+    def failing(self, event: bytes) -> bytes:
+        """The end of the stream when the engine fails: this SSE event, and what closes any stream."""
+        return self._frames.failing(event)
+
     def close_if_done(self) -> None:
         """Write the end of the stream once every token has been written."""
         if self.open or self.paused:

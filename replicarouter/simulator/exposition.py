@@ -16,6 +16,7 @@ class MetricsPage:
         self._scheduler = scheduler
         self._measures = scheduler.measures
         self._started = started
+        self._held: bytes | None = None
         model = options.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         self._model = f'model_name="{model}"'
         self._labels = f'engine="0",{self._model}'
@@ -29,8 +30,18 @@ class MetricsPage:
         }
         self._cache_labels = ",".join(f'{name}="{value}"' for name, value in blocks.items())
 
+    def hold(self) -> None:
+        """Stand still from now on, as when the engine core tells its numbers no more."""
+        self._held = self._held or self.render()
+
+    def release(self) -> None:
+        """Go on."""
+        self._held = None
+
     def render(self) -> bytes:
-        """The whole page, as the numbers are now."""
+        """The whole page, as the numbers are now or when they began to be held."""
+        if self._held is not None:
+            return self._held
         parts = [*self._process(), *self._gauges(), *self._counters(), *self._histograms()]
         parts.append(_family("vllm:cache_config_info", "gauge", "The KV cache as configured."))
         parts.append(f"vllm:cache_config_info{{{self._cache_labels}}} 1.0\n")

@@ -70,11 +70,18 @@ class StreamFrames:
 
     def closing(self, usage: Usage) -> list[bytes]:
         """The frames after the last choice has ended; the last of them ends the response."""
-        done = self._frame(b"data: [DONE]\n\n") + (b"0\r\n\r\n" if self._chunked else b"")
+        done = self._done()
         if not self._request.include_usage:
             return [done]
         totals = b'],"usage":' + orjson.dumps(usage.as_json())
         return [self._frame(self._start + totals + self._signature + _EVENT_END), done]
+
+    def failing(self, event: bytes) -> bytes:
+        """The end of a stream that fails: this event, and what follows the last of any stream."""
+        return self._frame(event) + self._done()
+
+    def _done(self) -> bytes:
+        return self._frame(b"data: [DONE]\n\n") + (b"0\r\n\r\n" if self._chunked else b"")
 
     def _parts(self, index: int, plan: Plan) -> Iterator[Iterable[bytes]]:
         head = self._start + b'{"index":%d,' % index

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from replicarouter.simulator.faults import LOADING
 from replicarouter.simulator.profiles import DEFAULT_PROFILE, PROFILES
 
 
@@ -14,6 +15,8 @@ class EngineOptions:
     divides every duration of the profile; 0 leaves them out. `phase`, a share of one lone decode
     step, delays the first step after idleness, so that engines of one process do not step in unison.
     `keep_alive` is in seconds: connections idle for that long are closed, uvicorn's default being 5.
+    `control_port` (0: any, None: none) answers `/sim/*` whatever happens to `port`. For `load_seconds`
+    the engine is what `loading` names, one after the other for an equal part of them (see `LOADING`).
     """
 
     host: str = "127.0.0.1"
@@ -27,6 +30,9 @@ class EngineOptions:
     max_model_len: int = 32768
     phase: float = 0.0
     keep_alive: float = 5.0
+    control_port: int | None = None
+    load_seconds: float = 0.0
+    loading: tuple[str, ...] = ("refused",)
 
     def __post_init__(self) -> None:
         _require("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
@@ -39,6 +45,11 @@ class EngineOptions:
         _require("max_model_len", self.max_model_len, self.max_model_len >= 2, "2 or more")
         _require("phase", self.phase, 0 <= self.phase < 1, "0 up to 1")
         _require("keep_alive", self.keep_alive, self.keep_alive > 0, "more than 0")
+        control = self.control_port or 0
+        _require("control_port", self.control_port, 0 <= control <= 65535, "0 to 65535")
+        _require("load_seconds", self.load_seconds, 0 <= self.load_seconds < float("inf"), "0 or more")
+        named = bool(self.loading) and set(self.loading) <= set(LOADING)
+        _require("loading", ",".join(self.loading), named, f"a list of {', '.join(LOADING)}")
 
     @property
     def context(self) -> int:

@@ -34,6 +34,11 @@ class Routes:
             "/v1/completions": api.completion,
             "/tokenize": self._tokenize,
         }
+        self._generations = {"/v1/chat/completions", "/v1/completions"}
+
+    def generates(self, request: HttpRequest) -> bool:
+        """Whether it is meant to have something generated."""
+        return request.method == "POST" and request.path in self._generations
 
     def respond(self, request: HttpRequest) -> Reply | GenerationRequest:
         """The reply to a request, or what it wants generated."""

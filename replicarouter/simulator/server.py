@@ -1,15 +1,21 @@
-"""The engine's HTTP connections: one asyncio protocol each, no task, future or timer of its own."""
+"""The engine's HTTP connections: one asyncio protocol each, without a task or future of its own."""
 
 import asyncio
 import random
+import socket
+import struct
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from replicarouter.simulator.answers import Answer, StreamedAnswer, WholeAnswer
 from replicarouter.simulator.api import GenerationRequest
+from replicarouter.simulator.faults import Fault
+from replicarouter.simulator.faulty_writer import FaultyWriter
 from replicarouter.simulator.frames import StreamFrames
-from replicarouter.simulator.routes import Routes
+from replicarouter.simulator.records import Records, name_of
+from replicarouter.simulator.refusals import CORE_DEAD, ERROR_EVENT
 from replicarouter.simulator.wire import (
     HttpRequest,
     MalformedRequest,
@@ -19,14 +25,28 @@ from replicarouter.simulator.wire import (
 )
 
 _MAX_PIPELINED_BYTES = 1 << 16
+_LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
 
 
 class Service(Protocol):
-    """What a connection needs of its engine."""
+    """What a connection needs of its engine. Beyond `most_answers` (0: no limit) it is closed."""
 
     model: str
-    routes: Routes
     idle: "IdleConnections"
+    records: Records
+
+    @property
+    def most_answers(self) -> int:
+        """How many answers a connection may have; 0: any number."""
+
+    def respond(self, request: HttpRequest) -> Reply | GenerationRequest:
+        """The reply to a request, or what it wants generated."""
+
+    def generates(self, request: HttpRequest) -> bool:
+        """Whether it is meant to have something generated."""
+
+    def meet(self, request: HttpRequest) -> Reply | Fault | None:
+        """What scripted faults do to a request; None lets it be served."""
 
     def connected(self, connection: "Connection") -> None:
         """A connection has been opened."""
@@ -48,21 +68,32 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._reader = RequestReader()
         self._answer: Answer | None = None
+        self._delayed: asyncio.TimerHandle | None = None
+        self._silent = False
+        self._answers = 0
+        self._name: str | None = None  # of the generation under way
         self._keep_alive = True
         self._write_paused = False
         self._read_paused = False
         self._transport: asyncio.Transport
+        self._write: Callable[[bytes], None]
+
+    @property
+    def busy(self) -> bool:
+        """A request is under way."""
+        return self._answer is not None or self._silent or self._delayed is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class, not a subclass
+        self._write = self._transport.write
         self._service.connected(self)
 
     def data_received(self, data: bytes) -> None:
         """Serve what is complete, keep the rest; beyond a bound stop reading until it is its turn."""
         self._service.idle.discard(self)
         self._reader.feed(data)
-        if self._answer is None:
+        if not self.busy:
             self._serve()
         elif self._reader.buffered > _MAX_PIPELINED_BYTES and not self._read_paused:
             self._read_paused = True
@@ -87,7 +118,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._write_paused = False
-        if self._answer:
+        if self._answer and not self._silent:
             self._answer.resume()
 
     def close(self) -> None:
@@ -98,9 +129,57 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         self._transport.abort()
 
+    # What faults do
+
+    def fall_silent(self) -> None:
+        """Write nothing more, and stay open."""
+        self._silent = True
+        if self._delayed:
+            self._delayed.cancel()
+        if self._answer:
+            self._answer.paused = True
+
+    def reset(self) -> None:
+        """RST, at once."""
+        self._transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT_AT_ALL
+        )
+        self.kill()
+
+    def hang_up(self) -> None:
+        """FIN after what has been written, whatever is missing."""
+        self._cancel()
+        self._transport.close()
+
+    def kill(self) -> None:
+        """End at once what is under way, and the connection."""
+        self._cancel()
+        self._transport.abort()
+
+    def hush(self) -> None:
+        """Say nothing more, or close if no request is under way."""
+        if self.busy:
+            self.fall_silent()
+        else:
+            self.close()
+
+    def fail(self) -> None:
+        """The engine core has died: end the answer under way as vLLM does."""
+        if self._answer is None or self._silent:
+            return
+        answer = self._answer
+        self._cancel()
+        if isinstance(answer, StreamedAnswer):
+            self._write(answer.failing(ERROR_EVENT))
+            self._response_ended()
+        else:
+            self._reply(CORE_DEAD)
+
+    # Serving
+
     def _serve(self) -> None:
         try:
-            while self._answer is None and not self._transport.is_closing():
+            while not self.busy and not self._transport.is_closing():
                 request = self._reader.next_request()
                 if request is None:
                     break
@@ -113,9 +192,47 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _handle(self, request: HttpRequest) -> None:
-        self._service.idle.discard(self)
-        self._keep_alive = request.keep_alive
-        outcome = self._service.routes.respond(request)
+        service = self._service
+        service.idle.discard(self)
+        self._answers += 1
+        most = service.most_answers
+        self._keep_alive = request.keep_alive and not (most and self._answers >= most)
+        if service.generates(request):
+            self._name = name_of(request.headers)
+            service.records.note(self._name, "received")
+        met = service.meet(request)
+        if met is None:
+            self._respond(request)
+        elif isinstance(met, Reply):
+            self._reply(met, head_only=request.method == "HEAD")
+        else:
+            self._suffer(met, request)
+
+    def _suffer(self, fault: Fault, request: HttpRequest) -> None:
+        """Let a fault strike a request, now or in its answer."""
+        if fault.kind == "delay":
+            loop = asyncio.get_running_loop()
+            self._delayed = loop.call_later(fault.delay, self._respond_late, request)
+        elif fault.at != "start":
+            self._write = FaultyWriter(fault, self, self._transport.write)
+            self._respond(request)
+        elif fault.kind == "hang":
+            self._note("started")
+            self._silent = True
+        else:
+            self._settle("dropped")
+            if fault.kind == "reset":
+                self.reset()
+            else:
+                self.hang_up()
+
+    def _respond_late(self, request: HttpRequest) -> None:
+        self._delayed = None
+        self._respond(request)
+        self._serve()
+
+    def _respond(self, request: HttpRequest) -> None:
+        outcome = self._service.respond(request)
         if isinstance(outcome, Reply):
             self._reply(outcome, head_only=request.method == "HEAD")
         else:
@@ -125,15 +242,15 @@ class Connection(asyncio.Protocol):
         given = request.headers.get("x-request-id") or f"{random.getrandbits(64):016x}"
         answer_id = f"chatcmpl-{given}" if wanted.chat else f"cmpl-{given}"
         model, created = self._service.model, int(time.time())
+        self._note("started")
         if wanted.stream:
-            head = stream_head(now=created, keep_alive=request.keep_alive, chunked=request.modern)
-            self._transport.write(head)
+            self._write(stream_head(now=created, keep_alive=self._keep_alive, chunked=request.modern))
+            if self._silent or self._transport.is_closing():
+                return
             frames = StreamFrames(
                 wanted, model=model, answer_id=answer_id, created=created, chunked=request.modern
             )
-            self._answer = StreamedAnswer(
-                wanted, frames, write=self._transport.write, ended=self._answer_ended
-            )
+            self._answer = StreamedAnswer(wanted, frames, write=self._write, ended=self._answer_ended)
         else:
             self._answer = WholeAnswer(
                 wanted, model=model, answer_id=answer_id, created=created, send=self._send_whole
@@ -146,13 +263,17 @@ class Connection(asyncio.Protocol):
         self._answer_ended()
 
     def _reply(self, reply: Reply, *, head_only: bool = False) -> None:
+        self._settle("refused" if reply.status >= 400 else "finished")
         self._write_reply(reply, head_only=head_only)
         self._response_ended()
 
     def _write_reply(self, reply: Reply, *, head_only: bool = False) -> None:
-        self._transport.write(reply.encode(now=time.time(), keep_alive=self._keep_alive, head_only=head_only))
+        self._write(reply.encode(now=time.time(), keep_alive=self._keep_alive, head_only=head_only))
 
     def _response_ended(self) -> None:
+        if self._silent or self._transport.is_closing():
+            return
+        self._write = self._transport.write
         if self._keep_alive:
             self._service.idle.add(self)
         else:
@@ -160,7 +281,10 @@ class Connection(asyncio.Protocol):
 
     def _answer_ended(self) -> None:
         """The answer under way has been written: go on with what was pipelined behind it."""
+        if self._answer is None or self._silent:
+            return  # a fault has struck with its last bytes
         self._answer = None
+        self._settle("finished")
         self._response_ended()
         if self._read_paused:
             self._read_paused = False
@@ -168,9 +292,23 @@ class Connection(asyncio.Protocol):
         self._serve()
 
     def _cancel(self) -> None:
+        if self._delayed:
+            self._delayed.cancel()
+            self._delayed = None
         if self._answer:
+            self._answer.paused = True
             self._service.cancel(self._answer)
             self._answer = None
+        self._settle("aborted")
+
+    def _note(self, event: str) -> None:
+        if self._name is not None:
+            self._service.records.note(self._name, event)
+
+    def _settle(self, event: str) -> None:
+        """Note how the generation under way ended, if there is one."""
+        self._note(event)
+        self._name = None
 
 
 class IdleConnections:
@@ -181,6 +319,17 @@ class IdleConnections:
         self._limit = limit
         self._since: OrderedDict[Connection, float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def limit(self) -> float:
+        """Seconds; a change counts from the beginning of each connection's idleness."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, seconds: float) -> None:
+        self._limit = seconds
+        self.stop()
+        self._sweep()
 
     def add(self, connection: Connection) -> None:
         """It has been answered and waits for its next request."""

@@ -170,18 +170,20 @@ def _chunk_size(line: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. `allow` goes with 405."""
+    """A whole answer. `allow` goes with 405, `retry_after` (seconds) with 429 and 503."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     allow: str = ""
+    retry_after: str = ""
 
     def encode(self, *, now: float, keep_alive: bool, head_only: bool = False) -> bytes:
         """The bytes to send; `now` is Unix time. `head_only` answers a HEAD request."""
         allow = f"allow: {self.allow}\r\n" if self.allow else ""
         kind = f"content-type: {self.content_type}\r\n" if self.body else ""
-        fields = f"{allow}content-length: {len(self.body)}\r\n{kind}{_VARY}"
+        wait = f"retry-after: {self.retry_after}\r\n" if self.retry_after else ""
+        fields = f"{allow}{wait}content-length: {len(self.body)}\r\n{kind}{_VARY}"
         head = _head(self.status, fields, now, keep_alive)
         return head if head_only else head + self.body
 

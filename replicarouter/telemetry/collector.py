@@ -14,14 +14,11 @@ from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.registry import Fleet
-from replicarouter.fleet.replica import Reading, Replica
+from replicarouter.fleet.replica import STALE_AFTER_INTERVALS, Reading, Replica
 from replicarouter.fleet.verdict import proxy_limited
 from replicarouter.telemetry.metrics import Metrics
 
 PREFIX = "replicarouter_"
-STALE_AFTER_INTERVALS = 3
-"""An engine reading older than this many scrape intervals says nothing any more."""
-
 REPLICA_STAGES = (Stage.CONNECTING, Stage.SENT, Stage.STREAMING)
 
 
@@ -37,6 +34,7 @@ class Sources:
     version: str
     connector_limit: int
     scrape_interval: float
+    reloaded: Callable[[], bool] = lambda: True
 
     @property
     def fresh(self) -> float:
@@ -187,8 +185,11 @@ class RouterCollector(Collector):
         yield _gauge("replica_state", "1 for the state a replica is in.", ["replica", "state"], states)
         weights = [((replica.name,), replica.weight) for replica in sources.fleet]
         yield _gauge("replica_weight", "Configured weight.", ["replica"], weights)
+        ejections = sources.ledger.ejections
+        yield _counter("ejections", "Times a replica was set aside.", ["replica", "reason"], ejections)
         yield _gauge("build_info", "The router's version.", ["version"], [((sources.version,), 1.0)])
-        yield _gauge("config_reload_success", "1 while the last configuration load worked.", [], [((), 1.0)])
+        loaded = [((), float(sources.reloaded()))]
+        yield _gauge("config_reload_success", "1 while the last configuration load worked.", [], loaded)
         yield _gauge("event_loop_lag_seconds", "How late due work runs.", [], [((), sources.lag())])
 
 

@@ -53,8 +53,13 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    set_level(level)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def set_level(level: str) -> None:
+    """Log what is of this level or above from now on."""
+    logging.getLogger().setLevel(level.upper())
 
 
 def _shown(value: object) -> str:

@@ -19,7 +19,7 @@ class Metrics:
     """All that is counted and timed about exchanges. Gauges are not here: they are read, not kept."""
 
     def __init__(self, policy: str) -> None:
-        self._policy = policy
+        self.policy = policy
         self.queue = Histograms(QUEUE_BOUNDS)  # model
         self.connect = Histograms(CONNECT_BOUNDS)  # replica
         self.ttft = Histograms(TTFT_BOUNDS)  # model
@@ -34,12 +34,12 @@ class Metrics:
     def first_content(self, exchange: Exchange) -> None:
         """Time the first content when it comes: a long stream must not hide its own start."""
         first = exchange.first_content_at
-        self.ttft.of((exchange.model,)).observe(first - exchange.received_at)
+        self.ttft.of((exchange.model,)).observe(first - max(exchange.received_at, exchange.uploaded_at))
         self.upstream_ttft.of((exchange.replica,)).observe(first - exchange.leased_at)
 
     def first_answer(self, exchange: Exchange) -> None:
         """Time the first answer text after reasoning."""
-        took = exchange.first_answer_at - exchange.received_at
+        took = exchange.first_answer_at - max(exchange.received_at, exchange.uploaded_at)
         self.answer_ttft.of((exchange.model,)).observe(took)
 
     def observe(self, exchange: Exchange) -> None:
@@ -52,7 +52,7 @@ class Metrics:
         if not exchange.leased_at:
             return
         model, replica = (exchange.model,), (exchange.replica,)
-        self.affinity.add((self._policy, exchange.affinity))
+        self.affinity.add((self.policy, exchange.affinity))
         self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
             self.connect.of(replica).observe(exchange.sent_at - exchange.leased_at)

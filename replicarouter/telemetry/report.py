@@ -3,6 +3,7 @@
 from typing import Any
 
 from replicarouter.exchange import Exchange, Stage
+from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.verdict import proxy_limited
 from replicarouter.telemetry.collector import Sources
@@ -39,7 +40,8 @@ def ledger_report(sources: Sources) -> dict[str, Any]:
 
 
 def replica_report(replica: Replica, sources: Sources, now: float) -> dict[str, Any]:
-    """One replica: what it is, what we believe of it, our counts and its engine's."""
+    """One replica: what it is, what we believe of it, our counts and its engine's. `ejected_until` is in
+    seconds from now."""
     reading = replica.fresh_reading(now, sources.fresh)
     engine = reading.engine if reading is not None else None
     return {
@@ -47,8 +49,16 @@ def replica_report(replica: Replica, sources: Sources, now: float) -> dict[str, 
         "url": replica.settings.url,
         "state": replica.state.value,
         "why": replica.why,
+        "health": replica.health.value,
+        "duty": replica.duty.value,
+        "origin": replica.origin,
+        "ejected_until": replica.ejected_until - now if replica.health is State.EJECTED else None,
+        "trial": replica.trial,
+        "cooling": replica.cooling(now),
+        "stalled": replica.stalled,
         "models": [card["id"] for card in replica.cards or ()],
         "weight": replica.weight,
+        "share": replica.share(now),
         "role": replica.settings.role,
         "labels": dict(replica.settings.labels),
         "engine": replica.engine,

@@ -1,58 +1,22 @@
-"""The operator's door over a real port: what it shows, and to whom."""
+"""The operator's door over a real port: what it shows, and what it lets an operator do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from aiohttp import web
-from prometheus_client import CollectorRegistry
 
-from replicarouter.admin.answers import OwnAnswers
-from replicarouter.admin.api import AdminApi
-from replicarouter.settings import AdminSettings
-from tests.fakes.client import HOST, Answer, Client, request
-from tests.scene import a_fleet, an_exchange
-from tests.telemetry.conftest import Watched
+from replicarouter.errors import RouterError
+from replicarouter.fleet.ledger import OUTSTANDING
+from replicarouter.fleet.lifecycle import Duty
+from replicarouter.fleet.registry import Fleet
+from tests.admin.conftest import OWN_PORT, Open
+from tests.fakes.client import Client, request
+from tests.scene import an_exchange, named
 
 
-class Door:
-    """An admin port, and what it looks into."""
-
-    def __init__(self, watched: Watched, port: int) -> None:
-        self.watched = watched
-        self.port = port
-
-    async def ask(self, target: str, method: str = "GET", **headers: str) -> Answer:
-        client = await Client.connect(self.port)
-        try:
-            return await client.ask(request(method, target, headers=headers))
-        finally:
-            await client.closed()
-
-
-Open = Callable[..., Awaitable[Door]]
-
-
-@pytest_asyncio.fixture
-async def open_door() -> AsyncIterator[Open]:
-    """Open an admin port; options are settings of `admin`."""
-    runners: list[web.AppRunner] = []
-
-    async def start(**options: Any) -> Door:
-        watched = Watched(a_fleet("a", "b"))
-        answers = OwnAnswers(watched.fleet, CollectorRegistry(), version="9.9", draining=lambda: False)
-        api = AdminApi(AdminSettings(**options), watched.sources, answers)
-        runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
-        runners.append(runner)
-        await runner.setup()
-        await web.TCPSite(runner, HOST, 0).start()
-        return Door(watched, runner.addresses[0][1])
-
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+def have(fleet: Fleet, name: str, outstanding: int) -> None:
+    """Let a replica have so many requests."""
+    fleet.ledger.cells[named(fleet, name).row + OUTSTANDING] = outstanding
 
 
 async def test_the_ledger_is_shown(open_door: Open) -> None:
@@ -93,105 +57,6 @@ async def test_another_method_is_405(open_door: Open) -> None:
     assert answer.head.get("allow")
 
 
-# Who may come in
-
-
-@pytest.mark.parametrize(
-    "path", ["/admin/ledger", "/admin/replicas", "/admin/requests", "/metrics", "/version"]
-)
-async def test_with_a_token_nobody_enters_without_it(open_door: Open, path: str) -> None:
-    door = await open_door(token="secret")
-    (await door.ask(path)).refused(401, "invalid_api_key")
-    assert (await door.ask(path, Authorization="Bearer secret")).status == 200
-
-
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-async def test_probes_need_no_token(open_door: Open, path: str) -> None:
-    assert (await (await open_door(token="secret")).ask(path)).status == 200
-
-
-WRONG = [
-    "Bearer",
-    "Bearer ",
-    "Bearer wrong",
-    "Bearer secretx",
-    "Basic secret",
-    "secret",
-    "Bearer  secret",
-    "",
-]
-
-
-@pytest.mark.parametrize("given", WRONG)
-async def test_a_wrong_token_is_refused(open_door: Open, given: str) -> None:
-    door = await open_door(token="secret")
-    (await door.ask("/admin/ledger", Authorization=given)).refused(401, "invalid_api_key")
-
-
-@pytest.mark.parametrize("given", ["bearer secret", "BEARER secret"])
-async def test_the_scheme_may_be_spelled_as_one_likes(open_door: Open, given: str) -> None:
-    assert (await (await open_door(token="secret")).ask("/admin/ledger", Authorization=given)).status == 200
-
-
-async def test_with_a_token_any_name_of_the_host_will_do(open_door: Open) -> None:
-    door = await open_door(token="secret")
-    answer = await door.ask("/admin/ledger", Authorization="Bearer secret", Host="router.example")
-    assert answer.status == 200
-
-
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "LOCALHOST:1", "127.0.0.1:8081", "[::1]", "[::1]:9"]
-)
-async def test_without_a_token_loopback_names_enter(open_door: Open, host: str) -> None:
-    assert (await (await open_door()).ask("/admin/ledger", Host=host)).status == 200
-
-
-FOREIGN = [
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example:8081",
-    "",
-    "127.0.0.2",
-    "user@evil",
-]
-
-
-@pytest.mark.parametrize("host", FOREIGN)
-async def test_without_a_token_other_names_do_not(open_door: Open, host: str) -> None:
-    (await (await open_door()).ask("/admin/ledger", Host=host)).refused(401, "invalid_api_key")
-
-
-ORIGINS = {
-    "http://localhost:3000": 200,
-    "http://127.0.0.1": 200,
-    "http://evil.example": 401,
-    "https://127.0.0.1.evil.example": 401,
-    "null": 401,
-    "": 401,
-    "file://": 401,
-}
-
-
-@pytest.mark.parametrize("origin", ORIGINS)
-async def test_without_a_token_pages_of_other_sites_do_not(open_door: Open, origin: str) -> None:
-    answer = await (await open_door()).ask("/admin/ledger", Origin=origin)
-    assert answer.status == ORIGINS[origin]
-
-
-@pytest.mark.parametrize(
-    ("options", "headers"),
-    [
-        ({}, {"Host": "["}),
-        ({}, {"Origin": "http://["}),
-        ({"token": "secret"}, {"Authorization": "Bearer \xff"}),
-    ],
-)
-async def test_odd_fields_are_refused_like_any_other(
-    open_door: Open, options: dict[str, str], headers: dict[str, str]
-) -> None:
-    (await (await open_door(**options)).ask("/admin/ledger", **headers)).refused(401, "invalid_api_key")
-
-
 async def test_a_reading_that_fails_is_an_error_of_ours_and_is_logged(
     open_door: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -207,3 +72,206 @@ async def test_many_can_look_at_once(open_door: Open) -> None:
     door = await open_door()
     answers = await asyncio.gather(*(door.ask("/admin/ledger") for _ in range(20)))
     assert {answer.status for answer in answers} == {200}
+
+
+# Replicas that come and go
+
+
+async def test_a_replica_joins_and_its_row_is_the_answer(open_door: Open) -> None:
+    door = await open_door()
+    entry = {"url": "http://c.invalid:8000", "weight": 2, "labels": {"rack": "7"}, "api_key": "sk-hidden"}
+    answer = await door.post("/admin/replicas", entry)
+
+    assert answer.status == 201
+    row = answer.json()
+    assert row == (await door.rows())["c.invalid:8000"] | {"reading_age": row["reading_age"]}
+    assert (row["origin"], row["state"], row["weight"], row["labels"]) == (
+        "admin",
+        "loading",
+        2,
+        {"rack": "7"},
+    )
+    assert row["why"]
+    assert b"sk-hidden" not in answer.body.raw
+
+
+async def test_a_url_alone_is_an_entry_too(open_door: Open) -> None:
+    door = await open_door()
+    answer = await door.post("/admin/replicas", "http://c.invalid:8000")
+    assert (answer.status, answer.json()["name"]) == (201, "c.invalid:8000")
+
+
+@pytest.mark.parametrize(
+    "entry", ["http://a.invalid:8000", {"url": "http://A.INVALID:8000/"}, {"url": "http://c", "name": "b"}]
+)
+async def test_a_replica_joins_once(open_door: Open, entry: Any) -> None:
+    door = await open_door()
+    (await door.post("/admin/replicas", entry)).refused(409, "replica_exists")
+    assert sorted(await door.rows()) == ["a", "b"]
+
+
+MALFORMED: list[tuple[Any, str]] = [
+    (b"", "not JSON"),
+    (b"{bad", "not JSON"),
+    (b"\xff", "not JSON"),
+    (5, "replica: 5 (request body) is refused"),
+    ([], "replica"),
+    ({}, "replica.url"),
+    ({"url": 5}, "replica.url"),
+    ({"url": "file:///etc/hosts"}, "replica.url"),
+    ({"url": "http://x@y"}, "without user and password"),
+    ({"url": "http://y/?key=1"}, "without query"),
+    ({"url": "http://[::1"}, "replica.url"),
+    ({"url": "http://c", "nmae": "x"}, "did you mean name?"),
+    ({"url": "http://c", "weight": 0}, "replica.weight"),
+    ({"url": "http://c", "name": "a/b"}, "replica.name"),
+    ({"url": "http://c", "role": "prefill"}, "replica.role"),
+    ({"url": "http://c", "api_key": "a b"}, "replica.api_key: ***"),
+    ({"url": "http://[::1]:1/%00"}, "control character"),
+    ({"url": f"http://127.0.0.1:{OWN_PORT}"}, "the router itself"),
+    ({"url": "http://169.254.169.254"}, "metadata"),
+]
+
+
+@pytest.mark.parametrize(("entry", "told"), MALFORMED)
+async def test_what_cannot_be_a_replica_is_refused_with_the_reason(
+    open_door: Open, entry: Any, told: str
+) -> None:
+    door = await open_door()
+    assert told in (await door.post("/admin/replicas", entry)).refused(400, "invalid_request")["message"]
+    assert sorted(await door.rows()) == ["a", "b"]
+
+
+async def test_only_what_the_patterns_allow_may_join(open_door: Open) -> None:
+    door = await open_door(allowed_urls=["http://*.gpu.invalid:8000"])
+    refused = await door.post("/admin/replicas", "http://c.invalid:8000")
+    assert "allowed_urls" in refused.refused(400, "invalid_request")["message"]
+    assert (await door.post("/admin/replicas", "http://c.gpu.invalid:8000")).status == 201
+
+
+async def test_a_body_that_is_too_large_is_refused(open_door: Open) -> None:
+    door = await open_door()
+    (await door.post("/admin/replicas", b" " * 70_000)).refused(413, "body_too_large")
+
+
+async def test_a_body_that_does_not_arrive_is_given_up(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replicarouter.admin.api.BODY_TIMEOUT", 0.05)
+    door = await open_door()
+    client = await Client.connect(door.port)
+    await client.send(request("POST", "/admin/replicas", b"{}", {"Content-Length": "50"}))
+    (await client.answer()).refused(408, "request_timeout")
+    await client.closed()
+
+
+async def test_an_idle_replica_is_drained_at_once_and_takes_up_its_duty_again(open_door: Open) -> None:
+    door = await open_door()
+    drained = await door.post("/admin/replicas/a/drain")
+    assert (drained.status, drained.json()["state"]) == (200, "draining")
+    assert (await door.post("/admin/replicas/a/drain")).status == 200
+    undrained = await door.post("/admin/replicas/a/undrain")
+    assert (undrained.status, undrained.json()["state"]) == (200, "ready")
+
+
+async def test_a_busy_replica_is_drained_when_its_requests_end(open_door: Open) -> None:
+    door = await open_door()
+    fleet = door.watched.fleet
+    have(fleet, "a", 1)
+    assert (await door.post("/admin/replicas/a/drain")).status == 202
+    have(fleet, "a", 0)
+    assert (await door.post("/admin/replicas/a/drain")).status == 200
+
+
+async def test_an_idle_replica_is_removed_at_once(open_door: Open) -> None:
+    door = await open_door()
+    answer = await door.ask("/admin/replicas/a", "DELETE")
+    assert (answer.status, answer.body.entity) == (204, b"")
+    assert sorted(await door.rows()) == ["b"]
+    (await door.ask("/admin/replicas/a", "DELETE")).refused(404, "unknown_replica")
+
+
+async def test_a_busy_replica_leaves_with_its_last_request(open_door: Open) -> None:
+    door = await open_door()
+    fleet = door.watched.fleet
+    replica = named(fleet, "a")
+    have(fleet, "a", 1)
+    answer = await door.ask("/admin/replicas/a", "DELETE")
+    assert (answer.status, answer.json()["outstanding"], replica.duty) == (202, 1, Duty.REMOVED)
+    have(fleet, "a", 0)
+    fleet.idle(replica)
+    assert sorted(await door.rows()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("c.invalid:8000", "c.invalid:8000"),
+        ("c.invalid:8000", "c.invalid%3A8000"),
+        ("[::1]:8000", "[::1]:8000"),
+        ("[::1]:8000", "%5B%3A%3A1%5D%3A8000"),
+        ("drain", "drain"),
+        ("..", "%2E%2E"),
+    ],
+)
+async def test_names_are_found_however_they_are_written(open_door: Open, name: str, written: str) -> None:
+    door = await open_door()
+    entry = {"url": "http://c.invalid:8000", "name": name}
+    assert (await door.post("/admin/replicas", entry)).status == 201
+    if name != "..":
+        assert (await door.post(f"/admin/replicas/{written}/drain")).json()["state"] == "draining"
+        assert (await door.ask(f"/admin/replicas/{written}", "DELETE")).status == 204
+
+
+@pytest.mark.parametrize("name", ["c", "A", "a%20", "a%00", "%ff", "x" * 5000])
+@pytest.mark.parametrize("order", ["drain", "undrain", None])
+async def test_an_unknown_name_is_404(open_door: Open, name: str, order: str | None) -> None:
+    door = await open_door()
+    path = f"/admin/replicas/{name}"
+    answer = await (door.post(f"{path}/{order}") if order else door.ask(path, "DELETE"))
+    answer.refused(404, "unknown_replica")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/admin/replicas", "GET,HEAD,POST"),
+        ("GET", "/admin/replicas/a/drain", "POST"),
+        ("POST", "/admin/replicas/a", "DELETE"),
+        ("GET", "/admin/requests/c/cancel", "POST"),
+    ],
+)
+async def test_each_path_says_which_methods_it_has(
+    open_door: Open, method: str, path: str, allowed: str
+) -> None:
+    answer = await (await open_door()).ask(path, method)
+    answer.refused(405, "method_not_allowed")
+    assert sorted((answer.head.get("allow") or "").replace(" ", "").split(",")) == allowed.split(",")
+
+
+# Requests that are ended
+
+
+async def test_a_request_is_cancelled_by_either_id(open_door: Open) -> None:
+    door = await open_door()
+    ended: list[tuple[str, RouterError]] = []
+    for name in ("one", "two"):
+        exchange = an_exchange(client_id=f"client/{name}", upstream_id=name)
+        exchange.on_interrupt = lambda: True
+        door.watched.fleet.ledger.in_flight[name] = exchange
+    for request_id in ("one", "client%2Ftwo"):
+        assert (await door.post(f"/admin/requests/{request_id}/cancel")).status == 202
+    for name, exchange in door.watched.fleet.ledger.in_flight.items():
+        assert exchange.interrupted is not None
+        ended.append((name, exchange.interrupted))
+    assert [(name, error.status, error.code) for name, error in ended] == [
+        ("one", 403, "cancelled"),
+        ("two", 403, "cancelled"),
+    ]
+
+
+async def test_what_is_not_in_flight_cannot_be_cancelled(open_door: Open) -> None:
+    door = await open_door()
+    door.watched.fleet.ledger.in_flight["ended"] = an_exchange(client_id="ended")
+    for request_id in ("ended", "nobody", "%ff"):
+        (await door.post(f"/admin/requests/{request_id}/cancel")).refused(404, "unknown_request")

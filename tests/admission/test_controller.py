@@ -1,12 +1,16 @@
 """Grants: at once or in order, one policy a pool, and nothing lost when somebody gives up."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import permutations, product
 from random import Random
+from typing import Any
 
 import pytest
 
-from replicarouter.admission.controller import Admission, QueueLimits
+from replicarouter.admission.controller import Admission, QueueRules
 from replicarouter.admission.lease import Lease
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
 from replicarouter.exchange import Exchange, Stage
@@ -16,6 +20,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Policy, View, Wait
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from replicarouter.protocol.request import InferenceRequest
+from replicarouter.settings import AdmissionSettings
 from tests.fakes.wire import eventually
 from tests.scene import HandClock, a_fleet, a_request, an_exchange, named, replica_settings
 
@@ -55,13 +60,18 @@ def admission_for(
     *,
     requests: int = 100,
     seconds: float = 0.0,
+    shares: Mapping[str, float] | None = None,
     clock: HandClock | None = None,
 ) -> Admission:
-    limits = QueueLimits(requests, seconds)
     admission = Admission(
-        fleet.ledger, make_policy, limits=limits, clock=clock or HandClock(), random=Random(7)
+        fleet.ledger,
+        make_policy,
+        rules=QueueRules(requests, seconds, shares or {}),
+        clock=clock or HandClock(),
+        random=Random(7),
+        idle=fleet.idle,
     )
-    fleet.on_ready = admission.room_at
+    fleet.listeners.append(admission)
     return admission
 
 
@@ -73,26 +83,41 @@ class Scene:
         self.waiting: dict[int, asyncio.Future[Lease]] = {}
         self.exchanges: dict[int, Exchange] = {}
 
-    def grant(self, tried: list[Replica] | None = None) -> Lease | None:
-        return self.admission.grant(a_request(), self.pool, an_exchange(), tried or [])
+    def grant(self, tried: list[Replica] | None = None, caller: str = "") -> Lease | None:
+        return self.admission.grant(a_request(), self.pool, an_exchange(caller=caller), tried or [])
 
-    def granted(self, tried: list[Replica] | None = None) -> Lease:
-        lease = self.grant(tried)
+    def granted(self, tried: list[Replica] | None = None, caller: str = "") -> Lease:
+        lease = self.grant(tried, caller)
         assert lease is not None
         return lease
 
-    async def queue(self, number: int, tried: list[Replica] | None = None) -> None:
+    async def queue(
+        self, number: int, tried: list[Replica] | None = None, caller: str = "", priority: int = 0
+    ) -> None:
         """Let a request wait; returns when it is in the queue (or has been granted at once)."""
-        exchange = self.exchanges[number] = an_exchange(upstream_id=str(number))
+        exchange = an_exchange(upstream_id=str(number), caller=caller, priority=priority)
+        self.exchanges[number] = exchange
         work = self.admission.wait(a_request(), self.pool, exchange, tried or [])
-        before = self.fleet.ledger.total(Stage.QUEUED)
         self.waiting[number] = asyncio.ensure_future(work)
         await eventually(
-            lambda: self.fleet.ledger.total(Stage.QUEUED) > before or self.waiting[number].done(), "queued"
+            lambda: exchange.stage is not Stage.RECEIVING or self.waiting[number].done(), "queued"
         )
 
     def give_back(self, lease: Lease, *, outcome: str = "ok", failed: bool = False) -> None:
         self.admission.give_back(lease, a_request(), self.pool, outcome=outcome, failed=failed)
+
+    async def serve_all(self, lease: Lease) -> str:
+        """Give one lease after the other back; whose requests came in which order."""
+        order: list[str] = []
+        while True:
+            served = set(await self.served())
+            self.give_back(lease)
+            fresh = set(await self.served()) - served
+            if not fresh:
+                return " ".join(order)
+            (number,) = fresh
+            order.append(self.exchanges[number].caller)
+            lease = self.waiting[number].result()
 
     async def served(self) -> list[int]:
         """Who has been granted a lease, after everybody had a chance to see it."""
@@ -102,10 +127,10 @@ class Scene:
 
 
 def a_scene(
-    *replicas: str, most: int = 1, make_policy: Callable[[], Policy] = Stubborn, **limits: float
+    *replicas: str, most: int = 1, make_policy: Callable[[], Policy] = Stubborn, **rules: Any
 ) -> Scene:
     fleet = a_fleet(*(replicas or ("a",)), most=most)
-    return Scene(fleet, admission_for(fleet, make_policy, **limits), fleet.pool_for("m1"))  # type: ignore[arg-type]
+    return Scene(fleet, admission_for(fleet, make_policy, **rules), fleet.pool_for("m1"))
 
 
 # At once
@@ -373,34 +398,141 @@ async def test_a_grant_to_somebody_who_then_leaves_goes_to_the_next() -> None:
     assert named(scene.fleet, "a").outstanding == 1
 
 
-@pytest.mark.parametrize("turns", range(6))
-@pytest.mark.parametrize("leaves_first", [True, False])
-async def test_no_room_is_lost_whenever_somebody_leaves(turns: int, leaves_first: bool) -> None:
-    scene = a_scene("a", "b", make_policy=LeastOutstanding)
-    leases = [scene.granted(), scene.granted()]
-    for number in range(3):
-        await scene.queue(number)
+@dataclass
+class Storm:
+    """Two full replicas, waiters of several callers, and everything that may happen in one turn."""
 
-    steps: list[Callable[[], object]] = [scene.waiting[0].cancel, lambda: scene.give_back(leases[0])]
+    scene: Scene
+    leases: list[Lease]
+
+    @classmethod
+    async def begin(cls, waiters: int, **rules: Any) -> "Storm":
+        scene = a_scene("a", "b", make_policy=LeastOutstanding, **rules)
+        leases = [scene.granted(caller="x"), scene.granted(caller="y")]
+        for number in range(waiters):
+            await scene.queue(number, caller="xyz"[number % 3], priority=number % 2)
+        return cls(scene, leases)
+
+    def rooms(self) -> None:
+        for replica in self.scene.fleet:
+            self.scene.admission.room_at(replica)
+
+    async def end(self) -> set[int]:
+        """Let everything come to rest, giving back whatever is granted; who was served."""
+        served: set[int] = set()
+        for lease in self.leases:
+            self.scene.give_back(lease)
+        while not all(one.done() for one in self.scene.waiting.values()) or len(served) < self.granted:
+            self.rooms()
+            await asyncio.sleep(0)
+            for number, one in self.scene.waiting.items():
+                if number not in served and one.done() and not one.cancelled() and not one.exception():
+                    served.add(number)
+                    self.scene.give_back(one.result())
+        ledger = self.scene.fleet.ledger
+        assert ledger.total(Stage.QUEUED) == 0
+        assert ledger.longest_hold(5000.0) == 0
+        assert list(ledger.cells) == [0] * len(ledger.cells)
+        assert not self.scene.admission._queue.waiters
+        # Whoever comes now meets an empty queue and free replicas, whatever its caller had before.
+        for caller in "xyz":
+            self.scene.give_back(self.scene.granted(caller=caller))
+        return served
+
+    @property
+    def granted(self) -> int:
+        done = (one for one in self.scene.waiting.values() if one.done() and not one.cancelled())
+        return sum(one.exception() is None for one in done)
+
+
+TURNS = range(7)
+"""More turns of the loop than lie between any two of the steps of a wait."""
+
+
+@pytest.mark.parametrize("turns", TURNS)
+@pytest.mark.parametrize("storm", [False, True])
+@pytest.mark.parametrize("leaves_first", [True, False])
+@pytest.mark.parametrize("leaver", [0, 1, 4])
+async def test_no_room_is_lost_whenever_somebody_leaves(
+    turns: int, storm: bool, leaves_first: bool, leaver: int
+) -> None:
+    scenery = await Storm.begin(5)
+    scene = scenery.scene
+    lease = scenery.leases.pop()
+    steps: list[Callable[[], object]] = [scene.waiting[leaver].cancel, lambda: scene.give_back(lease)]
     for step in steps if leaves_first else reversed(steps):
         step()
         for _ in range(turns):
+            if storm:
+                scenery.rooms()
             await asyncio.sleep(0)
-    for _ in range(5):
+
+    assert await scenery.end() >= set(range(5)) - {leaver}
+
+
+@pytest.mark.parametrize("turns", TURNS)
+@pytest.mark.parametrize("leavers", [(0, 1, 2), (4, 3), (1, 3)])
+async def test_no_room_is_lost_when_several_leave_at_once(turns: int, leavers: tuple[int, ...]) -> None:
+    scenery = await Storm.begin(6)
+    scene = scenery.scene
+    while scenery.leases:
+        scene.give_back(scenery.leases.pop())
+    for _ in range(turns):
+        scenery.rooms()
         await asyncio.sleep(0)
+    for leaver in leavers:
+        scene.waiting[leaver].cancel()
+        scenery.rooms()
 
-    holders = [one for one in scene.waiting.values() if one.done() and not one.cancelled()]
-    for one in holders:
-        scene.give_back(one.result())
-    scene.give_back(leases[1])
-    left = [one for one in scene.waiting.values() if not one.cancelled()]
-    await asyncio.wait(left)
-    for one in left:
-        if one not in holders:
-            scene.give_back(one.result())
+    assert await scenery.end() >= set(range(6)) - set(leavers)
 
-    assert scene.fleet.ledger.total(Stage.QUEUED) == 0
-    assert list(scene.fleet.ledger.cells) == [0] * len(scene.fleet.ledger.cells)
+
+@pytest.mark.parametrize("turns", list(product(range(3), repeat=2)))
+@pytest.mark.parametrize("order", list(permutations(("shed", "leave", "grant"))))
+async def test_nothing_is_lost_whenever_somebody_is_shed(
+    order: tuple[str, ...], turns: tuple[int, int]
+) -> None:
+    scenery = await Storm.begin(0, requests=3)
+    scene = scenery.scene
+    for number in range(3):
+        await scene.queue(number, caller="flood")
+    left = False
+
+    def leave() -> None:
+        nonlocal left
+        left = scene.waiting[2].cancel()
+
+    def shed() -> None:
+        scene.exchanges[3] = an_exchange(caller="other")
+        come = scene.admission.wait(a_request(), scene.pool, scene.exchanges[3], [])
+        scene.waiting[3] = asyncio.ensure_future(come)
+
+    lease = scenery.leases.pop()
+    steps = {"shed": shed, "leave": leave, "grant": lambda: scene.give_back(lease)}
+    for step, pause in zip(order, (*turns, 0), strict=True):
+        steps[step]()
+        for _ in range(pause):
+            await asyncio.sleep(0)
+
+    assert await scenery.end() >= {0, 1, 3}
+    assert scene.waiting[2].cancelled() == left
+
+
+@pytest.mark.parametrize("room_after", [0.05, 0.35])
+async def test_nothing_is_lost_when_the_time_is_over_as_room_comes(room_after: float) -> None:
+    scenery = await Storm.begin(4, seconds=0.3)
+    lease = scenery.leases.pop()
+    given_back = asyncio.Event()
+
+    def room() -> None:
+        scenery.scene.give_back(lease)
+        given_back.set()
+
+    asyncio.get_running_loop().call_later(room_after, room)
+    time.sleep(0.4)  # noqa: ASYNC251 - all are due now, and happen in one turn of the loop
+    await given_back.wait()
+
+    await scenery.end()
 
 
 async def test_a_policy_hears_the_end_of_a_grant_that_was_given_back() -> None:
@@ -427,3 +559,287 @@ async def test_without_a_ready_replica_a_newcomer_does_not_join_those_who_wait()
     with pytest.raises(NoReplica):
         scene.grant()
     scene.waiting[1].cancel()
+
+
+# Between callers
+
+
+async def test_a_flood_does_not_keep_another_caller_waiting() -> None:
+    scene = a_scene("a", "b", most=2)
+    leases = [scene.granted(caller="flood") for _ in range(4)]
+    for number in range(50):
+        await scene.queue(number, caller="flood")
+    await scene.queue(50, caller="other")
+    scene.give_back(leases[0])
+
+    assert await scene.served() == [50]
+    for lease in leases[1:]:
+        scene.give_back(lease)
+    assert await scene.served() == [0, 1, 2, 50]
+    for waiting in scene.waiting.values():
+        waiting.cancel()
+
+
+async def test_who_has_all_the_room_comes_after_who_has_none() -> None:
+    """Though its room was granted before anybody waited, and its request waits longer."""
+    scene = a_scene(most=2)
+    lease, _ = scene.granted(caller="first"), scene.granted(caller="first")
+    await scene.queue(1, caller="first")
+    await scene.queue(2, caller="second")
+    scene.give_back(lease)
+
+    assert await scene.served() == [2]
+    scene.waiting[1].cancel()
+
+
+async def test_what_a_caller_gives_back_counts_for_it_no_more() -> None:
+    scene = a_scene(most=2)
+    leases = [scene.granted(caller="one"), scene.granted(caller="other")]
+    await scene.queue(1, caller="other")
+    await scene.queue(2, caller="one")
+    scene.give_back(leases[0])
+
+    assert await scene.served() == [2]
+    scene.waiting[1].cancel()
+
+
+async def test_shares_set_the_turns() -> None:
+    scene = a_scene(shares={"gold": 2.0})
+    lease = scene.granted(caller="z")
+    for number in range(6):
+        await scene.queue(number, caller="gold")
+        await scene.queue(number + 10, caller="plain")
+
+    assert (await scene.serve_all(lease)).split()[:6].count("gold") == 4
+
+
+async def test_pools_that_share_a_replica_share_its_turns() -> None:
+    fleet = a_fleet("a", models=("m1", "m2"), most=1)
+    admission = admission_for(fleet)
+    one, other = (Scene(fleet, admission, fleet.pool_for(model)) for model in ("m1", "m2"))
+    lease = one.granted(caller="flood")
+    for number in range(3):
+        await one.queue(number, caller="flood")
+        await other.queue(number, caller="flood")
+    await other.queue(9, caller="small")
+    one.give_back(lease)
+
+    assert (await one.served(), await other.served()) == ([], [9])
+    other.give_back(other.waiting[9].result())
+    assert (await one.served(), await other.served()) == ([0], [9])
+    one.give_back(one.waiting[0].result())
+    assert (await one.served(), await other.served()) == ([0], [0, 9])
+    for waiting in (*one.waiting.values(), *other.waiting.values()):
+        waiting.cancel()
+
+
+async def test_what_a_caller_gets_elsewhere_meanwhile_counts_too() -> None:
+    fleet = a_fleet(replica_settings("a", models=["m1"]), replica_settings("b", models=["m1", "m2"]), most=1)
+    admission = admission_for(fleet)
+    one, other = (Scene(fleet, admission, fleet.pool_for(model)) for model in ("m1", "m2"))
+    lease = other.granted(caller="z")
+    await other.queue(1, caller="x")
+    await other.queue(2, caller="y")
+    assert one.granted(caller="x").replica.name == "a"
+    other.give_back(lease)
+
+    assert await other.served() == [2]
+    other.waiting[1].cancel()
+
+
+async def test_pools_that_share_nothing_do_not_weigh_on_each_other() -> None:
+    fleet = a_fleet(replica_settings("a", models=["m1"]), replica_settings("b", models=["m2"]), most=2)
+    admission = admission_for(fleet)
+    one, other = (Scene(fleet, admission, fleet.pool_for(model)) for model in ("m1", "m2"))
+    one.granted(caller="x")
+    one.granted(caller="x")
+    lease, _ = other.granted(caller="x"), other.granted(caller="y")
+    await other.queue(1, caller="x")
+    await other.queue(2, caller="y")
+    other.give_back(lease)
+
+    assert await other.served() == [1]
+    other.waiting[2].cancel()
+
+
+async def test_the_urgent_go_first() -> None:
+    scene = a_scene()
+    lease = scene.granted(caller="z")
+    for number, (caller, priority) in enumerate([("a", 2), ("b", 1), ("c", 0), ("d", 1)]):
+        await scene.queue(number, caller=caller, priority=priority)
+
+    assert await scene.serve_all(lease) == "c b d a"
+
+
+# A full queue
+
+
+async def test_a_flood_that_fills_the_queue_makes_room_for_another_caller() -> None:
+    scene = a_scene(requests=3)
+    lease = scene.granted(caller="flood")
+    for number in range(3):
+        await scene.queue(number, caller="flood")
+    await scene.queue(9, caller="other")
+
+    with pytest.raises(QueueFull) as shed:
+        await scene.waiting[2]
+    assert shed.value.retry_after
+    assert scene.fleet.ledger.queued == {"m1": 3}
+    del scene.waiting[2]
+    assert await scene.serve_all(lease) == "other flood flood"
+
+
+async def test_a_flood_makes_no_room_for_itself() -> None:
+    scene = a_scene(requests=2)
+    scene.granted(caller="flood")
+    for number in range(2):
+        await scene.queue(number, caller="flood")
+
+    with pytest.raises(QueueFull, match="2 requests are waiting already"):
+        await scene.admission.wait(a_request(), scene.pool, an_exchange(caller="flood"), [])
+    assert await scene.served() == []
+    for waiting in scene.waiting.values():
+        waiting.cancel()
+
+
+# Which replicas
+
+
+@pytest.mark.parametrize("most", [0, 5])
+async def test_a_replica_that_is_cooling_off_is_no_candidate_beside_others(most: int) -> None:
+    policy = Stubborn()
+    scene = a_scene("a", "b", "c", most=most, make_policy=lambda: policy)
+    busy = scene.granted()
+    busy.replica.cool_until = 1001.0
+    scene.give_back(busy)
+
+    assert scene.granted().replica.name == "b"
+    assert policy.seen == [["a", "b", "c"], ["b", "c"]]
+
+
+async def test_when_all_are_cooling_off_none_is_left_out() -> None:
+    scene = a_scene("a", "b", most=0)
+    for lease in [scene.granted(), scene.granted([named(scene.fleet, "a")])]:
+        lease.replica.cool_until = 1001.0
+        scene.give_back(lease)
+
+    assert scene.granted().replica.name == "a"
+
+
+async def test_a_replica_that_has_cooled_off_is_a_candidate_again() -> None:
+    fleet, clock = a_fleet("a", "b"), HandClock()
+    scene = Scene(fleet, admission_for(fleet, clock=clock), fleet.pool_for("m1"))
+    lease = scene.granted()
+    lease.replica.cool_until = clock() + 1.0
+    scene.give_back(lease)
+    assert scene.granted().replica.name == "b"
+
+    clock.move(1.0)
+    assert scene.granted().replica.name == "a"
+
+
+async def test_a_replica_that_is_not_ready_gets_nobody_who_waits() -> None:
+    scene = a_scene()
+    lease = scene.granted()
+    await scene.queue(1)
+    scene.fleet.drain(lease.replica)
+    scene.give_back(lease)
+    assert await scene.served() == []
+
+    scene.fleet.undrain(lease.replica)
+    assert await scene.served() == [1]
+
+
+async def test_a_removed_replica_leaves_with_its_last_request_and_is_forgotten() -> None:
+    policy = Stubborn()
+    scene = a_scene("a", "b", most=0, make_policy=lambda: policy)
+    leases = [scene.granted(), scene.granted()]
+    replica = leases[0].replica
+    assert not scene.fleet.remove(replica)
+    scene.give_back(leases[0])
+    assert replica in scene.fleet
+
+    scene.give_back(leases[1])
+    assert replica not in scene.fleet
+    assert policy.told[-1] == "removed a"
+    assert scene.granted().replica.name == "b"
+
+
+async def test_the_last_byte_of_an_attempt_is_remembered_of_its_replica() -> None:
+    scene = a_scene(most=0)
+    leases = [scene.granted(), scene.granted(), scene.granted()]
+    for lease, at in zip(leases, (50.0, 70.0, 60.0), strict=True):
+        lease.exchange.last_byte_at = at
+        scene.give_back(lease)
+
+    assert named(scene.fleet, "a").heard_at == 70.0
+
+
+# Other settings while running
+
+
+async def test_more_room_is_handed_out_at_once() -> None:
+    scene = a_scene()
+    scene.granted()
+    for number in range(3):
+        await scene.queue(number)
+    named(scene.fleet, "a").most = 3
+    scene.admission.reconfigure(Stubborn, QueueRules(100, 0.0))
+
+    assert await scene.served() == [0, 1]
+    scene.waiting[2].cancel()
+
+
+async def test_those_who_wait_keep_their_places_under_other_shares() -> None:
+    scene = a_scene()
+    lease = scene.granted(caller="z")
+    for number in range(6):
+        await scene.queue(number, caller="gold")
+        await scene.queue(number + 10, caller="plain")
+    scene.admission.reconfigure(Stubborn, QueueRules(100, 0.0, {"gold": 2.0}))
+
+    assert scene.fleet.ledger.queued == {"m1": 12}
+    assert (await scene.serve_all(lease)).split()[:6].count("gold") == 4
+    assert [number for number in scene.waiting if number < 10] == list(range(6))
+
+
+async def test_a_smaller_queue_refuses_newcomers_and_sheds_nobody() -> None:
+    scene = a_scene()
+    scene.granted()
+    for number in range(3):
+        await scene.queue(number)
+    scene.admission.reconfigure(Stubborn, QueueRules(1, 0.0))
+
+    with pytest.raises(QueueFull):
+        await scene.admission.wait(a_request(), scene.pool, an_exchange(), [])
+    assert await scene.served() == []
+    for waiting in scene.waiting.values():
+        waiting.cancel()
+
+
+async def test_another_policy_takes_over_and_the_same_one_goes_on() -> None:
+    made: list[str] = []
+
+    class First(Stubborn):
+        def __init__(self) -> None:
+            made.append("first")
+            super().__init__()
+
+    class Second(First):
+        def pick(self, request: InferenceRequest, view: View) -> Replica:
+            return view.candidates[-1]
+
+    scene = a_scene("a", "b", most=0, make_policy=First)
+    lease = scene.granted()
+    scene.admission.reconfigure(First, QueueRules(100, 0.0))
+    assert made == ["first"]
+
+    scene.admission.reconfigure(Second, QueueRules(100, 0.0))
+    scene.give_back(lease)
+    assert scene.granted().replica.name == "b"
+
+
+def test_the_rules_are_those_of_the_settings() -> None:
+    settings = AdmissionSettings(max_queued=5, queue_timeout=3, shares={"a": 2})
+
+    assert QueueRules.of(settings) == QueueRules(5, 3.0, {"a": 2.0})

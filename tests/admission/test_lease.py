@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from replicarouter.admission.fairness import Account, Book
 from replicarouter.admission.lease import Lease
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import Ledger
@@ -30,17 +31,23 @@ def replica(ledger: Ledger) -> Replica:
     return replicas[1]
 
 
-def test_a_lease_begins_by_connecting(ledger: Ledger, replica: Replica) -> None:
+@pytest.fixture
+def account() -> Account:
+    return Book({}).account("someone")
+
+
+def test_a_lease_begins_by_connecting(ledger: Ledger, replica: Replica, account: Account) -> None:
     exchange = an_exchange()
-    Lease(ledger, replica, exchange)
+    Lease(ledger, replica, exchange, account)
 
     assert counts(replica) == (1, 0, 0, 1)
     assert exchange.stage is Stage.CONNECTING
+    assert account.held == 1
 
 
-def test_a_lease_moves_its_count_and_its_exchange(ledger: Ledger, replica: Replica) -> None:
+def test_a_lease_moves_its_count_and_its_exchange(ledger: Ledger, replica: Replica, account: Account) -> None:
     exchange = an_exchange()
-    lease = Lease(ledger, replica, exchange)
+    lease = Lease(ledger, replica, exchange, account)
     lease.move(Stage.SENT)
     assert (counts(replica), exchange.stage) == ((0, 1, 0, 1), Stage.SENT)
 
@@ -50,10 +57,10 @@ def test_a_lease_moves_its_count_and_its_exchange(ledger: Ledger, replica: Repli
 
 @pytest.mark.parametrize("moves", [[], [Stage.SENT], [Stage.SENT, Stage.STREAMING], [Stage.STREAMING]])
 def test_an_ended_lease_counts_nothing_and_the_exchange_remembers_where(
-    ledger: Ledger, replica: Replica, moves: list[Stage]
+    ledger: Ledger, replica: Replica, account: Account, moves: list[Stage]
 ) -> None:
     exchange = an_exchange()
-    lease = Lease(ledger, replica, exchange)
+    lease = Lease(ledger, replica, exchange, account)
     for stage in moves:
         lease.move(stage)
     lease.end()
@@ -62,19 +69,24 @@ def test_an_ended_lease_counts_nothing_and_the_exchange_remembers_where(
     assert exchange.stage is (moves[-1] if moves else Stage.CONNECTING)
 
 
-def test_ending_twice_is_ending_once(ledger: Ledger, replica: Replica) -> None:
-    lease, other = Lease(ledger, replica, an_exchange()), Lease(ledger, replica, an_exchange())
+def test_ending_twice_is_ending_once(ledger: Ledger, replica: Replica, account: Account) -> None:
+    lease, other = (
+        Lease(ledger, replica, an_exchange(), account),
+        Lease(ledger, replica, an_exchange(), account),
+    )
     lease.end()
     lease.end()
     assert counts(replica) == (1, 0, 0, 1)
+    assert account.held == 1
 
     other.end()
     assert counts(replica) == (0, 0, 0, 0)
+    assert account.held == 0
 
 
-def test_an_ended_lease_does_not_move_any_more(ledger: Ledger, replica: Replica) -> None:
+def test_an_ended_lease_does_not_move_any_more(ledger: Ledger, replica: Replica, account: Account) -> None:
     exchange = an_exchange()
-    lease = Lease(ledger, replica, exchange)
+    lease = Lease(ledger, replica, exchange, account)
     lease.end()
     lease.move(Stage.STREAMING)
 
@@ -84,10 +96,10 @@ def test_an_ended_lease_does_not_move_any_more(ledger: Ledger, replica: Replica)
 
 @pytest.mark.parametrize("steps", list(product((*MOVES, None), repeat=3)))
 def test_outstanding_is_the_sum_of_the_stages_after_every_step(
-    ledger: Ledger, replica: Replica, steps: tuple[Stage | None, ...]
+    ledger: Ledger, replica: Replica, account: Account, steps: tuple[Stage | None, ...]
 ) -> None:
-    resting = Lease(ledger, replica, an_exchange())
-    lease = Lease(ledger, replica, an_exchange())
+    resting = Lease(ledger, replica, an_exchange(), account)
+    lease = Lease(ledger, replica, an_exchange(), account)
     for stage in steps:
         if stage is None:
             lease.end()

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,50 @@ def test_bad_usage_gives_one_message_and_status_2(words: list[str], told: str) -
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("replicarouter: ") <= 1
+
+
+IMPORTING = """
+import os, signal, sys
+from replicarouter.cli import main
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "replicarouter.cli.{command}":
+            os.kill(os.getpid(), signal.{number})
+            print("went on", flush=True)
+            sys.exit(3)
+
+sys.meta_path.insert(0, Interrupting())
+main(["{command}"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "status", "output"),
+    [
+        ("serve", "SIGTERM", 0, ""),
+        ("serve", "SIGHUP", 3, "went on\n"),
+        ("config", "SIGTERM", -15, ""),
+        ("config", "SIGHUP", -1, ""),
+    ],
+)
+def test_what_serves_may_be_stopped_before_it_has_begun(
+    command: str, number: str, status: int, output: str
+) -> None:
+    code = IMPORTING.format(command=command, number=number)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (status, output)
+
+
+def test_handlers_of_signals_are_left_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    with pytest.raises(SystemExit):
+        main(["serve", "--nonsense"])
+    assert "--nonsense" in capsys.readouterr().err
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.fixture

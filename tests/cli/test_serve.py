@@ -122,6 +122,24 @@ async def test_the_block_names_every_mismatch(start: Start, tmp_path: Path) -> N
         assert re.search(rf"^{line}$", text, re.MULTILINE), (line, text)
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ((), "on SIGHUP, but no file is read"),
+        (("--config", "{file}"), "on SIGHUP: {file}"),
+        (("--config", "{file}", "--watch"), "on SIGHUP and on changes: {file}"),
+    ],
+)
+async def test_the_block_says_when_settings_are_read_again(
+    start: Start, tmp_path: Path, flags: tuple[str, ...], told: str
+) -> None:
+    config = tmp_path / "router.yaml"
+    config.write_text("log: {level: error}\n")
+    given = [flag.format(file=config) for flag in flags]
+    text = await start(*URL, *given, *ports()[1]).started()
+    assert f"  settings     read again {told.format(file=config)}\n" in text
+
+
 async def test_a_good_set_up_starts_without_a_warning(start: Start) -> None:
     _, flags = ports()
     async with FakeReplica() as fake:
@@ -180,6 +198,27 @@ async def test_an_address_of_somebody_else_is_said(start: Start) -> None:
     assert await process.exit_status() == 1
     assert "cannot listen on 192.0.2.1:8080" in process.messages
     assert "Traceback" not in process.messages
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_before_it_serves_ends_it_well(start: Start, number: signal.Signals) -> None:
+    async with FakeReplica() as fake:
+        fake.probes.answering.clear()
+        _, flags = ports()
+        process = start("--replica", fake.settings["url"], *flags)
+        await eventually(lambda: fake.probed, "it probes its replica", deadline=STARTS)
+        process.process.send_signal(signal.SIGHUP)
+        process.process.send_signal(number)
+
+        assert await process.exit_status() == 0
+        assert process.output == ""
+        assert "Traceback" not in process.messages
+        fake.probes.answering.set()
+
+
+def test_nothing_to_watch_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *URL, "--watch"]) == 2
+    assert "--watch: there is no file to watch" in capsys.readouterr().err
 
 
 # Winding down

@@ -28,7 +28,14 @@ def block(given: Settings, *, ready: bool = True, descriptors: int = PLENTY, adm
         if ready:
             fleet.list_models(replica, [{"id": "m1"}, {"id": "m2"}])
         fleet.tell(replica, Event.PASSED if ready else Event.FAILED, "refuses connections")
-    return start_up_block(given, fleet.replicas, port=8080, admin_port=admin_port, descriptors=descriptors)
+    return start_up_block(
+        given,
+        fleet.replicas,
+        port=8080,
+        admin_port=admin_port,
+        descriptors=descriptors,
+        reload="on SIGHUP: router.yaml",
+    )
 
 
 def warnings(text: str) -> list[str]:
@@ -49,6 +56,7 @@ def test_the_block_says_where_who_and_how_many() -> None:
         "  policy       least-outstanding",
         CONNECTOR,
         "  descriptors  100000; a request takes two",
+        "  settings     read again on SIGHUP: router.yaml",
         "  replicas     2 of 2 ready",
         "    127.0.0.1:8001  ready  m1, m2",
         "    127.0.0.1:8002  ready  m1, m2",

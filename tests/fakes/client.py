@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -60,10 +61,12 @@ class Client:
         self.wire = wire
 
     @classmethod
-    async def connect(cls, port: int, *, receive_buffer: int | None = None) -> Self:
+    async def connect(
+        cls, port: int, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> Self:
         """Connect; `receive_buffer` (bytes) keeps the operating system from taking much for us."""
         async with asyncio.timeout(DEADLINE):
-            _, wire = await asyncio.get_running_loop().create_connection(Wire, HOST, port)
+            _, wire = await asyncio.get_running_loop().create_connection(Wire, HOST, port, ssl=tls)
         if receive_buffer is not None:
             wire.transport.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -197,10 +198,12 @@ class FakeReplica:
         host: str = HOST,
         base_path: str = "",
         read_bodies: bool = True,
+        tls: ssl.SSLContext | None = None,
         **settings: Any,
     ) -> None:
         self.script: Script = script or reply(OK)
         self.read_bodies = read_bodies
+        self.tls = tls
         self.probes = Probes()
         self.probes.answering.set()
         self.requests: list[Received] = []
@@ -214,7 +217,7 @@ class FakeReplica:
         self.port: int = self._reserved.getsockname()[1]
         self.name = settings.get("name", f"{host}:{self.port}")
         self.base_path = base_path
-        self.settings = {"url": f"http://{host}:{self.port}{base_path}", **settings}
+        self.settings = {"url": f"{'https' if tls else 'http'}://{host}:{self.port}{base_path}", **settings}
 
     # Being there or not
 
@@ -230,7 +233,7 @@ class FakeReplica:
         """Accept connections; before this, and after `refuse`, they are refused."""
         self._reserved.close()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Wire(self._connected), HOST, self.port, backlog=4096
+            lambda: Wire(self._connected), HOST, self.port, backlog=4096, ssl=self.tls
         )
 
     async def refuse(self) -> None:

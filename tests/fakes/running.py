@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.app import Router
 from replicarouter.settings import load_settings
+from tests.fakes.certificates import trusting
 from tests.fakes.client import HOST, Answer, Client, request
 from tests.fakes.replica import FakeReplica
 from tests.fakes.wire import DEADLINE, eventually
@@ -97,6 +99,7 @@ class Doors:
     def __init__(self, port: int, admin_port: int, token: str | None = None) -> None:
         self.port = port
         self.admin_port = admin_port
+        self.tls: ssl.SSLContext | None = None
         self._token = token
         self._clients: list[Client] = []
 
@@ -108,7 +111,7 @@ class Doors:
     # Asking as a client
 
     async def connect(self, *, receive_buffer: int | None = None) -> Client:
-        client = await Client.connect(self.port, receive_buffer=receive_buffer)
+        client = await Client.connect(self.port, receive_buffer=receive_buffer, tls=self.tls)
         self._clients.append(client)
         return client
 
@@ -139,9 +142,13 @@ class Doors:
     ) -> Answer:
         """Ask the admin port, with the token if there is one."""
         token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return await self.admin_send(request(method, target, headers={**token, **dict(headers or {})}))
+
+    async def admin_send(self, raw: bytes) -> Answer:
+        """Send these bytes to the admin port."""
         client = await Client.connect(self.admin_port)
         try:
-            return await client.ask(request(method, target, headers={**token, **dict(headers or {})}))
+            return await client.ask(raw)
         finally:
             await client.closed()
 
@@ -221,7 +228,10 @@ class RunningRouter(Doors):
         config.write_text(json.dumps(document))
         router = Router(load_settings(flags={}, environ={}, config=config).settings)
         await router.start()
-        return cls(router, document["admin"].get("token"))
+        running = cls(router, document["admin"].get("token"))
+        if cert := document.get("tls", {}).get("cert"):
+            running.tls = trusting(Path(cert))
+        return running
 
     async def stop(self) -> None:
         if not self.stopped:

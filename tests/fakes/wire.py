@@ -74,13 +74,21 @@ class Wire(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._end("fin")
-        return True
+        # TLS has no half-open connections: the transport closes behind the peer's end.
+        return not self._secure
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if exc is not None:
             self._end("rst")
+        elif self._secure:
+            # A peer that ends TLS without its farewell is noticed only here.
+            self._end("fin")
         self._changed.set()
+
+    @property
+    def _secure(self) -> bool:
+        return self.transport.get_extra_info("sslcontext") is not None
 
     def pause_writing(self) -> None:
         self.write_blocked = True

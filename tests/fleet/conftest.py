@@ -28,12 +28,12 @@ class Engine:
     def says(self, path: str, *pieces: bytes, status: int = 200) -> None:
         self.answers[path] = (status, list(pieces))
 
-    async def listen(self) -> None:
+    async def listen(self, port: int = 0) -> None:
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         self.running = web.AppRunner(application, access_log=None, handler_cancellation=True)
         await self.running.setup()
-        await web.TCPSite(self.running, "127.0.0.1", 0).start()
+        await web.TCPSite(self.running, "127.0.0.1", port).start()
         self.url = f"http://127.0.0.1:{self.running.addresses[0][1]}"
 
     async def stop(self) -> None:

@@ -23,6 +23,29 @@ def test_each_replica_has_a_row_of_its_own() -> None:
     assert ledger.connections_of(rows[1]) is not ledger.connections_of(rows[2])
 
 
+def test_a_row_that_is_free_again_is_given_to_the_next() -> None:
+    ledger = Ledger()
+    rows = [ledger.add_row() for _ in range(3)]
+    former = ledger.connections_of(rows[1])
+    former.open = 2
+    ledger.free_row(rows[1])
+
+    assert ledger.add_row() == rows[1]
+    assert len(ledger.cells) == 3 * ROW
+    assert ledger.connections_of(rows[1]).open == 0
+    former.open -= 1
+    assert ledger.connections_of(rows[1]).open == 0
+    assert ledger.add_row() == 3 * ROW
+
+
+def test_the_last_byte_is_the_latest_of_the_responses_of_one_replica() -> None:
+    ledger = Ledger()
+    for name, replica, at in (("u1", "a", 5.0), ("u2", "a", 7.0), ("u3", "b", 9.0), ("u4", "c", 0.0)):
+        ledger.in_flight[name] = an_exchange(upstream_id=name, replica=replica, last_byte_at=at)
+
+    assert [ledger.last_byte_from(name) for name in "abcd"] == [7.0, 9.0, 0.0, 0.0]
+
+
 def test_a_stage_is_summed_over_the_fleet() -> None:
     ledger = Ledger()
     for count in (1, 2, 3):

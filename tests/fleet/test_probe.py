@@ -1,6 +1,7 @@
 """Active health checks against a real server."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -9,14 +10,14 @@ import pytest
 import pytest_asyncio
 
 from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.probe import Prober
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import HealthSettings
 from tests.fakes.wire import eventually
 from tests.fleet.conftest import Engine
-from tests.scene import replica_settings
+from tests.scene import an_exchange, replica_settings
 
 Watch = Callable[..., tuple[Prober, Replica]]
 
@@ -28,7 +29,8 @@ async def watch(engine: Engine, session: aiohttp.ClientSession) -> AsyncIterator
 
     def make(own: dict[str, Any] | None = None, **health: Any) -> tuple[Prober, Replica]:
         fleet = Fleet([replica_settings("a", **{"url": engine.url, **(own or {})})], Ledger())
-        prober = Prober(fleet, session, HealthSettings(**{"interval": 3600.0, "timeout": 5.0, **health}))
+        settings = HealthSettings(**{"interval": 3600.0, "timeout": 5.0, **health})
+        prober = Prober(fleet, session, settings, time.monotonic)
         probers.append(prober)
         return prober, fleet.replicas[0]
 
@@ -220,7 +222,7 @@ async def test_a_round_asks_every_replica(engine: Engine, session: aiohttp.Clien
     for name in names:
         engine.says(f"/{name}/health", b"")
         engine.says(f"/{name}/v1/models", b'{"data":[{"id":"m1"}]}')
-    await Prober(fleet, session, HealthSettings()).probe_all()
+    await Prober(fleet, session, HealthSettings(), time.monotonic).probe_all()
 
     assert [replica.state for replica in fleet] == [State.READY] * 3
 
@@ -286,3 +288,199 @@ async def test_a_host_that_is_no_name_fails_like_any_other(watch: Watch) -> None
     await prober.probe(replica)
 
     assert replica.state is not State.READY
+
+
+# Bytes of responses count as passed probes
+
+
+@pytest_asyncio.fixture
+async def members(engine: Engine, session: aiohttp.ClientSession) -> AsyncIterator[tuple[Fleet, Prober]]:
+    """The fleet of the engine alone, ready, and its prober; two probes in a row are too many to fail."""
+    fleet = Fleet([replica_settings("a", url=engine.url)], Ledger())
+    settings = HealthSettings(interval=0.05, timeout=0.1, unhealthy_after=2)
+    prober = Prober(fleet, session, settings, time.monotonic)
+    fleet.listeners.append(prober)
+    await prober.probe_all()
+    yield fleet, prober
+    await prober.stop()
+
+
+def deliver(fleet: Fleet, at: float) -> None:
+    """A response of the engine that is on its way, with a byte at this time."""
+    fleet.ledger.in_flight["u"] = an_exchange(replica="a", last_byte_at=at)
+
+
+@pytest.mark.parametrize("how", ["late", "503"])
+async def test_a_replica_whose_responses_arrive_is_not_taken_out(
+    engine: Engine, members: tuple[Fleet, Prober], how: str
+) -> None:
+    fleet, prober = members
+    if how == "late":
+        engine.silent = True
+    else:
+        engine.says("/health", b"", status=503)
+    for _ in range(5):
+        deliver(fleet, time.monotonic())
+        await prober.probe(fleet.find("a"))
+        assert fleet.find("a").state is State.READY
+
+    fleet.ledger.in_flight.clear()
+    fleet.find("a").heard_at = time.monotonic()
+    await prober.probe(fleet.find("a"))
+    assert fleet.find("a").state is State.READY
+
+
+async def test_a_replica_whose_last_byte_is_old_is_taken_out(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    engine.silent = True
+    deliver(fleet, time.monotonic() - 1.0)
+    for _ in range(2):
+        await prober.probe(fleet.find("a"))
+    assert fleet.find("a").state is State.UNHEALTHY
+    assert fleet.find("a").probe_failing
+
+
+async def test_responses_bring_a_replica_back_whose_probes_get_no_answer(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    fleet.tell(fleet.find("a"), Event.FAILED, "does not answer")
+    engine.silent = True
+    deliver(fleet, time.monotonic())
+    await prober.probe(fleet.find("a"))
+    assert fleet.find("a").state is State.READY
+
+
+async def test_responses_do_not_bring_a_replica_back_that_says_it_is_ill(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    fleet.tell(fleet.find("a"), Event.FAILED, "/health answers 503")
+    engine.says("/health", b"", status=503)
+    deliver(fleet, time.monotonic())
+    await prober.probe(fleet.find("a"))
+    assert fleet.find("a").state is State.UNHEALTHY
+
+
+async def test_a_closed_port_counts_whatever_still_arrives(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    """An engine that shuts down finishes its streams, and takes no more requests."""
+    fleet, prober = members
+    await engine.stop()
+    deliver(fleet, time.monotonic())
+    await prober.probe(fleet.find("a"))
+    assert (fleet.find("a").state, fleet.find("a").why) == (State.UNHEALTHY, "refuses connections")
+
+
+# Beside ejections and stalls
+
+
+async def test_a_stalled_replica_stays_out_though_its_probes_pass(members: tuple[Fleet, Prober]) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    replica.stalled = True
+    fleet.tell(replica, Event.STALLED, "stalled: no step")
+    for _ in range(3):
+        await prober.probe(replica)
+    assert (replica.state, replica.why) == (State.UNHEALTHY, "stalled: no step")
+
+    replica.stalled = False
+    await prober.probe(replica)
+    assert replica.state is State.READY
+
+
+async def test_a_stalled_replica_that_was_replaced_is_well(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    replica.stalled = True
+    fleet.tell(replica, Event.STALLED, "stalled: no step")
+    port = int(engine.url.rpartition(":")[2])
+    await engine.stop()
+    await prober.probe(replica)
+    assert (replica.reborn_at, replica.why) == (0.0, "refuses connections")
+
+    await engine.listen(port)
+    await prober.probe(replica)
+    assert (replica.state, replica.stalled) == (State.READY, False)
+    assert 0 < replica.reborn_at <= time.monotonic()
+
+
+async def test_passed_probes_leave_an_ejected_replica_and_its_reason_alone(
+    members: tuple[Fleet, Prober],
+) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    fleet.tell(replica, Event.EJECTED, "ejected for 3 s: http_500")
+    await prober.probe(replica)
+    assert (replica.state, replica.why) == (State.EJECTED, "ejected for 3 s: http_500")
+
+
+async def test_an_ejected_replica_is_unhealthy_after_as_many_failures_as_a_ready_one(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    fleet.tell(replica, Event.EJECTED, "ejected for 3 s: http_500")
+    engine.says("/health", b"", status=503)
+    states = []
+    for _ in range(2):
+        await prober.probe(replica)
+        states.append(replica.state)
+    assert states == [State.EJECTED, State.UNHEALTHY]
+
+
+async def test_a_replica_on_trial_says_so(members: tuple[Fleet, Prober]) -> None:
+    fleet, prober = members
+    fleet.find("a").begin_trial()
+    await prober.probe(fleet.find("a"))
+    assert "one at a time" in fleet.find("a").why
+
+
+# Who comes and goes
+
+
+async def test_a_new_replica_is_probed_at_once_and_then_on(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    prober.start()
+    for path in ("/health", "/v1/models"):
+        engine.says(f"/b{path}", *engine.answers[path][1])
+    added = fleet.add(replica_settings("b", url=f"{engine.url}/b"))
+    await eventually(lambda: added.state is State.READY, "the new one is ready")
+    await eventually(lambda: engine.times("/b/health") >= 3, "it is probed again")
+
+
+async def test_a_removed_replica_is_probed_no_more(engine: Engine, members: tuple[Fleet, Prober]) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    prober.start()
+    await eventually(lambda: engine.times("/health") >= 3, "it is probed")
+    fleet.remove(replica)
+    asked = len(engine.asked)
+    other = fleet.add(replica_settings("b", url=f"{engine.url}/b"))
+    prober.soon(replica)
+    await prober.probe(replica)
+    await eventually(lambda: engine.times("/b/health") >= 3, "others are probed")
+
+    assert [path for path, _ in engine.asked[asked:] if not path.startswith("/b/")] == []
+    assert other in fleet
+
+
+async def test_a_replica_that_is_removed_while_it_is_asked_is_not_moved(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    fleet, prober = members
+    replica = fleet.find("a")
+    engine.silent = True
+    asked = engine.times("/health")
+    probe = asyncio.ensure_future(prober.probe(replica))
+    await eventually(lambda: engine.times("/health") > asked, "the probe is under way")
+    fleet.remove(replica)
+    await probe
+    assert replica.health is State.READY

@@ -4,12 +4,35 @@ import logging
 
 import pytest
 
-from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica
-from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.lifecycle import Event, IllegalMove, State
-from replicarouter.fleet.registry import Fleet, Pool
+from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica, ReplicaExists, UnknownReplica
+from replicarouter.exchange import Stage
+from replicarouter.fleet.ledger import OUTSTANDING, Ledger
+from replicarouter.fleet.lifecycle import Duty, Event, IllegalMove, State
+from replicarouter.fleet.registry import Fleet, FleetListener, Pool
 from replicarouter.fleet.replica import Replica
 from tests.scene import a_fleet, named, replica_settings
+
+
+class Hearing(FleetListener):
+    """Writes down what a listener is told, as (what, name)."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.heard: list[tuple[str, str]] = []
+        fleet.listeners.append(self)
+
+    def ready(self, replica: Replica) -> None:
+        self.heard.append(("ready", replica.name))
+
+    def added(self, replica: Replica) -> None:
+        self.heard.append(("added", replica.name))
+
+    def removed(self, replica: Replica) -> None:
+        self.heard.append(("removed", replica.name))
+
+
+def occupy(replica: Replica, count: int) -> None:
+    replica.cells[replica.row + Stage.STREAMING] = count
+    replica.cells[replica.row + OUTSTANDING] = count
 
 
 def names(replicas: list[Replica]) -> list[str]:
@@ -199,10 +222,9 @@ def test_the_last_reason_is_kept_for_people() -> None:
     assert (replica.state, replica.why) == (State.UNHEALTHY, "second")
 
 
-def test_who_waits_for_room_hears_of_a_replica_that_becomes_ready() -> None:
+def test_listeners_hear_of_a_replica_that_becomes_ready() -> None:
     fleet = a_fleet("a", ready=False)
-    heard: list[Replica] = []
-    fleet.on_ready = heard.append
+    hearing = Hearing(fleet)
     replica = named(fleet, "a")
 
     fleet.tell(replica, Event.PASSED, "first")
@@ -210,17 +232,215 @@ def test_who_waits_for_room_hears_of_a_replica_that_becomes_ready() -> None:
     fleet.tell(replica, Event.FAILED, "gone")
     fleet.tell(replica, Event.PASSED, "back")
 
-    assert heard == [replica, replica]
+    assert hearing.heard == [("ready", "a"), ("ready", "a")]
 
 
 def test_an_illegal_move_changes_nothing() -> None:
     fleet = a_fleet("a")
     replica = named(fleet, "a")
-    replica.state = State.DRAINING
     with pytest.raises(IllegalMove):
-        fleet.tell(replica, Event.PASSED, "no")
-    assert replica.state is State.DRAINING
+        fleet.tell(replica, Event.RETURNED, "no")
+    assert replica.state is State.READY
 
 
 def test_a_pool_says_its_role() -> None:
     assert Pool("m1").role == "both"
+
+
+# Who is in the fleet
+
+
+def test_a_replica_is_found_by_its_name() -> None:
+    fleet = a_fleet("a", "b")
+    assert fleet.find("b") is fleet.replicas[1]
+
+
+@pytest.mark.parametrize("name", ["c", "", "a ", "x" * 10_000, "line\nbreak"])
+def test_a_name_that_nobody_has_is_unknown(name: str) -> None:
+    with pytest.raises(UnknownReplica) as refused:
+        a_fleet("a", "b").find(name)
+    assert (refused.value.status, refused.value.code) == (404, "unknown_replica")
+    assert len(refused.value.message) < 300
+    assert refused.value.message.isprintable()
+
+
+def test_who_is_added_is_asked_before_it_gets_requests() -> None:
+    fleet = a_fleet("a")
+    hearing = Hearing(fleet)
+    added = fleet.add(replica_settings("b", models=["m1"]))
+
+    assert fleet.find("b") is added
+    assert (added.state, added.origin, fleet.find("a").origin) == (State.LOADING, "admin", "file")
+    assert members(fleet) == {"m1": (["a", "b"], ["a"])}
+    assert hearing.heard == [("added", "b")]
+
+    fleet.tell(added, Event.PASSED, "probes pass")
+    assert members(fleet) == {"m1": (["a", "b"], ["a", "b"])}
+
+
+def test_who_is_added_has_the_limit_of_all() -> None:
+    fleet = a_fleet("a", most=3)
+    assert fleet.add(replica_settings("b")).most == 3
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"name": "a", "url": "http://new.invalid:1"},
+        {"name": "new", "url": "http://a.invalid:8000"},
+        {"name": "new", "url": "HTTP://A.invalid:8000/"},
+    ],
+)
+def test_a_name_or_an_address_is_taken_once(taken: dict[str, str]) -> None:
+    fleet = a_fleet("a", "b")
+    with pytest.raises(ReplicaExists) as refused:
+        fleet.add(replica_settings(**taken))
+    assert (refused.value.status, refused.value.code) == (409, "replica_exists")
+    assert "'a'" in refused.value.message
+    assert names(fleet.replicas) == ["a", "b"]
+
+
+def test_a_draining_replica_gets_nothing_new_and_is_not_forgotten() -> None:
+    fleet = a_fleet("a", "b")
+    replica = fleet.find("a")
+    fleet.drain(replica)
+
+    assert (replica.state, replica.health, replica.duty) == (State.DRAINING, State.READY, Duty.DRAINING)
+    assert members(fleet) == {"m1": (["a", "b"], ["b"])}
+    assert list(fleet.model_cards()) == ["m1"]
+
+
+def test_the_health_of_a_draining_replica_is_still_watched() -> None:
+    fleet = a_fleet("a", "b")
+    hearing = Hearing(fleet)
+    replica = fleet.find("a")
+    fleet.drain(replica)
+    fleet.tell(replica, Event.FAILED, "gone")
+    fleet.tell(replica, Event.PASSED, "back")
+    assert (replica.state, replica.health, hearing.heard) == (State.DRAINING, State.READY, [])
+
+    fleet.tell(replica, Event.FAILED, "gone")
+    fleet.undrain(replica)
+    assert (replica.state, members(fleet)) == (State.UNHEALTHY, {"m1": (["a", "b"], ["b"])})
+
+
+def test_who_is_undrained_gets_requests_again_and_listeners_hear_of_it() -> None:
+    fleet = a_fleet("a")
+    hearing = Hearing(fleet)
+    replica = fleet.find("a")
+    fleet.drain(replica)
+    fleet.undrain(replica)
+    fleet.undrain(replica)
+
+    assert replica.state is State.READY
+    assert members(fleet) == {"m1": (["a"], ["a"])}
+    assert hearing.heard == [("ready", "a")]
+
+
+def test_an_idle_replica_is_removed_at_once() -> None:
+    fleet = a_fleet("a", "b")
+    hearing = Hearing(fleet)
+    replica = fleet.find("a")
+
+    assert fleet.remove(replica)
+    assert replica not in fleet
+    assert members(fleet) == {"m1": (["b"], ["b"])}
+    assert hearing.heard == [("removed", "a")]
+    with pytest.raises(UnknownReplica):
+        fleet.find("a")
+
+
+def test_a_busy_replica_is_removed_with_its_last_request() -> None:
+    fleet = a_fleet("a", "b")
+    hearing = Hearing(fleet)
+    replica = fleet.find("a")
+    occupy(replica, 2)
+
+    assert not fleet.remove(replica)
+    assert (replica.state, replica.duty) == (State.DRAINING, Duty.REMOVED)
+    assert members(fleet) == {"m1": (["a", "b"], ["b"])}
+
+    occupy(replica, 1)
+    fleet.idle(replica)
+    assert replica in fleet
+    occupy(replica, 0)
+    fleet.idle(replica)
+    fleet.idle(replica)
+    assert replica not in fleet
+    assert hearing.heard == [("removed", "a")]
+
+
+def test_idleness_of_who_is_to_stay_changes_nothing() -> None:
+    fleet = a_fleet("a", "b")
+    fleet.drain(fleet.find("b"))
+    for replica in fleet:
+        fleet.idle(replica)
+    assert names(fleet.replicas) == ["a", "b"]
+
+
+def test_who_is_about_to_leave_can_be_kept() -> None:
+    fleet = a_fleet("a")
+    replica = fleet.find("a")
+    occupy(replica, 1)
+    fleet.remove(replica)
+    fleet.undrain(replica)
+    occupy(replica, 0)
+    fleet.idle(replica)
+
+    assert (replica in fleet, replica.state) == (True, State.READY)
+
+
+def test_the_name_of_who_is_about_to_leave_is_still_taken() -> None:
+    fleet = a_fleet("a", "b")
+    occupy(fleet.find("a"), 1)
+    fleet.remove(fleet.find("a"))
+    with pytest.raises(ReplicaExists, match="last requests"):
+        fleet.add(replica_settings("a"))
+
+
+def test_who_has_left_is_not_moved_by_what_was_still_being_asked() -> None:
+    fleet = a_fleet("a", "b")
+    replica = fleet.find("a")
+    fleet.remove(replica)
+    fleet.tell(replica, Event.FAILED, "late")
+    fleet.list_models(replica, [{"id": "m9"}])
+
+    assert replica.health is State.READY
+    assert list(fleet.pools) == ["m1"]
+
+
+def test_a_request_that_holds_a_pool_that_is_gone_finds_nobody_in_it() -> None:
+    fleet = a_fleet("a")
+    pool = fleet.pool_for("m1")
+    fleet.remove(fleet.find("a"))
+
+    assert (pool.replicas, pool.ready) == ([], [])
+    with pytest.raises(ModelNotFound):
+        fleet.pool_for("m1")
+
+
+def test_who_goes_through_the_replicas_is_not_disturbed_by_changes() -> None:
+    fleet = a_fleet("a", "b", "c")
+    seen = []
+    for replica in fleet:
+        seen.append(replica.name)
+        fleet.remove(replica)
+        fleet.add(replica_settings(f"{replica.name}{replica.name}"))
+    assert (seen, names(fleet.replicas)) == (["a", "b", "c"], ["aa", "bb", "cc"])
+
+
+def test_rows_are_used_again() -> None:
+    fleet = a_fleet("a")
+    size = len(fleet.ledger.cells)
+    for turn in range(1000):
+        fleet.remove(fleet.add(replica_settings(f"n{turn}")))
+
+    assert len(fleet.ledger.cells) == size + size
+    assert len(fleet.ledger.connections) == 2
+
+
+def test_a_pool_with_somebody_on_trial_is_bounded() -> None:
+    fleet = a_fleet("a", "b")
+    fleet.find("a").begin_trial()
+    fleet.regroup()
+    assert fleet.pool_for("m1").bounded

@@ -7,8 +7,8 @@ import pytest
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
-from replicarouter.fleet.lifecycle import State
-from replicarouter.fleet.replica import PEAK_READINGS, PENALTY, Reading, Replica
+from replicarouter.fleet.lifecycle import Duty, State
+from replicarouter.fleet.replica import PEAK_READINGS, PENALTY, RAMP_START, Reading, Replica
 from tests.scene import a_replica
 
 
@@ -183,3 +183,82 @@ def test_failures_that_nobody_asks_about_do_not_pile_up() -> None:
         replica.failed(float(moment))
 
     assert len(replica.failures) < 10_000
+
+
+@pytest.mark.parametrize("health", [state for state in State if state is not State.DRAINING])
+@pytest.mark.parametrize("duty", Duty)
+def test_its_health_is_shown_unless_it_is_to_go(health: State, duty: Duty) -> None:
+    replica = a_replica()
+    replica.health, replica.duty = health, duty
+
+    assert replica.state is (health if duty is Duty.ACTIVE else State.DRAINING)
+
+
+def test_its_share_is_its_weight() -> None:
+    assert a_replica(weight=2.5).share(0.0) == 2.5
+
+
+def test_its_share_grows_from_a_tenth_to_its_weight() -> None:
+    replica = a_replica(weight=2.0)
+    replica.start_slowly(100.0, 10.0)
+
+    shares = [replica.share(100.0 + second) for second in range(13)]
+    assert shares[0] == 2.0 * RAMP_START
+    assert shares == sorted(shares)
+    assert shares[5] == 1.0
+    assert shares[10:] == [2.0, 2.0, 2.0]
+
+
+def test_without_a_slow_start_its_share_is_full_at_once() -> None:
+    replica = a_replica(weight=2.0)
+    replica.start_slowly(100.0, 0.0)
+    assert replica.share(100.0) == 2.0
+
+
+def test_it_cools_until_its_time_is_over() -> None:
+    replica = a_replica()
+    assert not replica.cooling(0.0)
+    replica.cool_until = 5.0
+    assert (replica.cooling(4.9), replica.cooling(5.0)) == (True, False)
+
+
+def test_on_trial_it_has_one_request_at_a_time() -> None:
+    replica = a_replica()
+    replica.begin_trial()
+    assert replica.has_room
+    occupy(replica, connecting=1)
+    assert not replica.has_room
+    occupy(replica)
+    assert replica.has_room
+
+    occupy(replica, sent=1)
+    replica.end_trial()
+    assert replica.has_room
+
+
+def test_on_trial_its_own_limit_holds_too() -> None:
+    replica = a_replica(most=1)
+    occupy(replica, streaming=1)
+    replica.begin_trial()
+    assert not replica.has_room
+
+
+def test_requests_from_before_a_trial_leave_room_for_it_and_not_for_more() -> None:
+    replica = a_replica()
+    occupy(replica, streaming=3)
+    replica.begin_trial()
+    assert replica.has_room
+    occupy(replica, streaming=4)
+    assert not replica.has_room
+
+    occupy(replica, streaming=1)
+    replica.narrow_trial()
+    occupy(replica, streaming=2)
+    assert not replica.has_room
+
+
+def test_a_trial_is_not_avoided_for_the_failures_that_led_to_it() -> None:
+    replica = a_replica()
+    replica.failed(100.0)
+    replica.begin_trial()
+    assert replica.load(100.0) == 0

@@ -143,6 +143,31 @@ def test_weights_set_how_many_requests_run_at_a_time(name: str) -> None:
     assert heavy.outstanding == pytest.approx(3 * light.outstanding, abs=8)
 
 
+@pytest.mark.parametrize("name", ["round-robin", "random"])
+def test_a_newcomer_gets_requests_as_its_share_has_grown(name: str) -> None:
+    newcomer, other = crowd(2)
+    newcomer.start_slowly(995.0, 10.0)
+    policy, random = POLICIES[name](), Random(7)
+
+    counts = Counter(pick(policy, view_of([newcomer, other], random)).name for _ in range(3000))
+
+    tolerance = 1 if name == "round-robin" else 100
+    assert abs(counts[newcomer.name] - 1000) <= tolerance
+
+
+@pytest.mark.parametrize("name", ["least-outstanding", "power-of-two"])
+def test_a_newcomer_has_requests_at_a_time_as_its_share_has_grown(name: str) -> None:
+    newcomer, other = crowd(2)
+    newcomer.start_slowly(995.0, 10.0)
+    policy, random = POLICIES[name](), Random(7)
+
+    for _ in range(300):
+        chosen = pick(policy, view_of([newcomer, other], random))
+        chosen.cells[chosen.row + 3] += 1
+
+    assert newcomer.outstanding == pytest.approx(100, abs=4)
+
+
 @every_policy
 def test_picking_does_not_await(name: str) -> None:
     policy = POLICIES[name]()

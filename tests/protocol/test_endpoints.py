@@ -49,7 +49,7 @@ NEVER = [
         "/server_info",
         "/docs",
     ),
-    *("/v1/realtime", "/health", "/metrics", "/ready", "/v1/models", "/openapi.json"),
+    *("/v1/realtime/", "/v1/realtime/x", "/health", "/metrics", "/ready", "/v1/models", "/openapi.json"),
 ]
 
 
@@ -101,6 +101,12 @@ def test_responses_can_be_read_deleted_and_cancelled() -> None:
 def test_forms_are_where_audio_is_sent() -> None:
     forms = {endpoint.label for endpoint in TABLE if Body.FORM in endpoint.bodies.values()}
     assert forms == {"/v1/audio/transcriptions", "/v1/audio/translations"}
+
+
+def test_a_session_begins_with_a_get() -> None:
+    sessions = {endpoint.label: endpoint.allow for endpoint in TABLE if Body.SESSION in endpoint.bodies.values()}
+    assert sessions == {"/v1/realtime": "GET"}
+    assert body_kind(TABLE.find("/v1/realtime"), "GET") is Body.SESSION
 
 
 def test_an_unknown_path_is_404() -> None:

@@ -12,6 +12,7 @@ from replicarouter.errors import (
     NoReplica,
     QueueFull,
     ReplicaDisconnected,
+    UpgradeRequired,
 )
 from replicarouter.protocol.error_body import error_body, error_event, error_headers, error_type
 
@@ -88,3 +89,7 @@ def test_headers_say_when_to_come_back_and_what_is_allowed(
     error: NoReplica, headers: list[tuple[str, str]]
 ) -> None:
     assert error_headers(error) == headers
+
+
+def test_who_must_upgrade_is_told_to_what() -> None:
+    assert error_headers(UpgradeRequired("no")) == [("Upgrade", "websocket"), ("Connection", "Upgrade")]

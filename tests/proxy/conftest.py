@@ -14,7 +14,9 @@ from replicarouter.proxy.aiohttp_internals import ClientConnection, FrontServer,
 from replicarouter.proxy.answers import write_answer
 from tests.fakes.client import HOST, Client
 
-ON_BOTH_LOOPS = {"test_aiohttp_internals", "test_relay", "test_upstream"}
+ON_BOTH_LOOPS = {
+    *("test_aiohttp_connector", "test_aiohttp_internals", "test_relay", "test_tunnel", "test_upstream"),
+}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -6,16 +6,23 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from replicarouter.admission.fairness import Book
 from replicarouter.admission.lease import Lease
 from replicarouter.errors import RouterError
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
-from replicarouter.proxy.aiohttp_internals import Connector, InboundRequest
+from replicarouter.protocol.endpoints import Body as BodyKind
+from replicarouter.protocol.endpoints import Endpoint
+from replicarouter.protocol.request import InferenceRequest
+from replicarouter.proxy.aiohttp_connector import Connector
+from replicarouter.proxy.aiohttp_internals import InboundRequest
 from replicarouter.proxy.answers import end_broken
 from replicarouter.proxy.attempt import Attempt, Terms
 from replicarouter.proxy.body import Body
 from replicarouter.proxy.caller import Caller
+from replicarouter.proxy.errand import Declined, Errand
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.slots import Slots
 from replicarouter.proxy.upstream import Upstream
@@ -26,6 +33,7 @@ from tests.fakes.replica import FakeReplica
 from tests.proxy.conftest import Front, StartFront
 from tests.scene import an_exchange
 
+CHAT = Endpoint("/v1/chat/completions", {"POST": BodyKind.JSON})
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: replica\r\nContent-Length: 2\r\n\r\n"
 
 
@@ -51,6 +59,8 @@ class Rig:
     ledger: Ledger
     terms: Terms
     messages_api: bool = False
+    declines: bool = False
+    declined: Declined | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     callers: list[Caller] = field(default_factory=list)
     error: BaseException | None = None
@@ -62,10 +72,16 @@ class Rig:
         caller = Caller(request.client, request.modern, request.modern and not request.message.should_close)
         self.exchanges.append(exchange)
         self.callers.append(caller)
-        lease = Lease(self.ledger, self.replica, exchange)
+        lease = Lease(self.ledger, self.replica, exchange, Book({}).account("client"))
         try:
             link = await self.upstream.open(self.replica, exchange)
-            await Attempt(link, lease, caller, exchange, self.terms).run(HEAD, Body(b"{}", 2))
+            errand = Errand(
+                InferenceRequest(CHAT, "m1"), Pool("m1"), request.message, Body(b"{}", 2), caller, exchange
+            )
+            await Attempt(link, lease, errand, self.terms, lambda: self.declines).run(HEAD)
+        except Declined as declined:
+            self.declined = declined
+            return False
         except RouterError as error:
             self.error = error
             if caller.relay is not None:
@@ -94,17 +110,14 @@ class Rig:
 
 
 @asynccontextmanager
-async def a_rig(
-    fake: FakeReplica, start_front: StartFront, *, response_head: float = 0.0, idle: float = 0.0
-) -> AsyncIterator[Rig]:
+async def a_rig(fake: FakeReplica, start_front: StartFront, **terms_given: float) -> AsyncIterator[Rig]:
     """The rig in front of a replica that listens; afterwards nothing is left counted."""
     ledger = Ledger()
     terms = Terms(
         clock=asyncio.get_running_loop().time,
         timings=Metrics("random"),
-        response_head=response_head,
-        idle=idle,
         expose_replica=True,
+        **{"response_head": 0.0, "idle": 0.0, **terms_given},
     )
     rig = Rig(joined(ledger, fake), upstream_for(ledger), ledger, terms)
     rig.front = await start_front(rig.handle)

@@ -13,7 +13,7 @@ from replicarouter.errors import (
 )
 from replicarouter.exchange import Stage
 from replicarouter.protocol.response_head import MAX_HEAD
-from replicarouter.proxy.attempt import receipts
+from replicarouter.proxy.attempt import MOST_INTERIM, receipts
 from tests.fakes.client import request
 from tests.fakes.replica import (
     OK,
@@ -81,6 +81,13 @@ async def test_a_head_that_comes_in_pieces_is_one_head(start_front: StartFront, 
     assert answer.body.entity == b'{"object":"chat.completion"}'
 
 
+async def test_a_few_interim_heads_are_skipped(start_front: StartFront) -> None:
+    script = reply(b"HTTP/1.1 103 X\r\n\r\n" * MOST_INTERIM + OK)
+    async with FakeReplica(script) as fake, a_rig(fake, start_front) as rig:
+        client = await rig.connect()
+        assert (await client.ask(CHAT)).status == 200
+
+
 BAD_HEADS = {
     "no HTTP": b"hello",
     "no HTTP, and no end": b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -92,6 +99,7 @@ BAD_HEADS = {
     "a head too large": b"HTTP/1.1 200 OK\r\nA: " + b"b" * MAX_HEAD + b"\r\n\r\n",
     "a head without an end": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000,
     "a bad head behind an interim one": b"HTTP/1.1 103 X\r\n\r\nhello",
+    "interim heads without end": b"HTTP/1.1 103 X\r\n\r\n" * (MOST_INTERIM + 1),
 }
 
 

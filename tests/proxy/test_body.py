@@ -13,6 +13,7 @@ from replicarouter.errors import (
 )
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 from replicarouter.proxy.body import Body, arrived_body, receive_body
+from replicarouter.proxy.memory import BodyMemory
 from tests.fakes.client import request
 from tests.fakes.wire import eventually
 from tests.proxy.conftest import Front, StartFront, answer
@@ -23,16 +24,19 @@ BODY = b'{"model":"m1"}'
 class Receiving:
     """A handler that receives the body, and what came of it."""
 
-    def __init__(self, *, most: int = 100_000, gap: float = 5.0) -> None:
+    def __init__(self, *, most: int = 100_000, gap: float = 5.0, room: int = 1_000_000) -> None:
         self.most, self.gap = most, gap
+        self.memory = BodyMemory(room)
         self.at_once: Body | None = None
         self.body: Body | None = None
         self.error: RouterError | None = None
 
     async def __call__(self, one: InboundRequest) -> bool:
         try:
-            self.at_once = arrived_body(one, most=self.most)
-            self.body = self.at_once or await receive_body(one, most=self.most, gap=self.gap)
+            self.at_once = arrived_body(one, most=self.most, memory=self.memory)
+            self.body = self.at_once or await receive_body(
+                one, most=self.most, gap=self.gap, memory=self.memory
+            )
         except RouterError as error:
             self.error = error
         return answer(one)

@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.exchange import Exchange
-from replicarouter.proxy.observe import LARGE, TAIL_PARTS, Observer
+from replicarouter.proxy.observe import LARGE, TAIL_PARTS, Observer, StoredResponseObserver
 from replicarouter.telemetry.metrics import Metrics
 from tests.scene import HandClock, an_exchange
 
@@ -79,9 +79,9 @@ def test_a_pause_of_the_client_is_no_gap() -> None:
 
 def test_silence_counts_from_the_last_byte() -> None:
     watched = Watched()
-    assert watched.observer.last == 1000.0
+    assert watched.exchange.last_byte_at == 1000.0
     watched.passes(ROLE)
-    assert watched.observer.last == 1001.0
+    assert watched.exchange.last_byte_at == 1001.0
 
 
 def test_an_answer_that_is_no_stream_is_not_searched_for_content() -> None:
@@ -152,3 +152,16 @@ ENDS = {
 def test_the_end_of_an_event_is_seen_however_it_was_cut(parts: tuple[bytes, ...]) -> None:
     chunked = b"".join(parts).endswith(b"\r\n")
     assert Watched().passes(*parts).observer.ends_event(chunked=chunked) is ENDS[parts]
+
+
+def test_the_id_of_a_stored_response_is_learned_once() -> None:
+    learned: list[str] = []
+    exchange = an_exchange(model="m1", replica="a", head_at=1000.0)
+    observer = StoredResponseObserver(
+        exchange, HandClock(), Metrics("random"), stream=True, learn=learned.append
+    )
+    parts = [b'event: response.created\ndata: {"response":{"id":"re', b'sp_7"}}\n\n', b'{"id":"resp_8"}']
+    for part in parts:
+        observer.chunk(part)
+    assert learned == ["resp_7"]
+    assert exchange.bytes_out == sum(map(len, parts))

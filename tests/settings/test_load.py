@@ -224,7 +224,10 @@ SECRET = "sk-very-secret"
         f"admin: {SECRET}",
         f"api_keys: {SECRET}",
         f"api_keys: ['{SECRET} x']",
-        f"api_keys: [{SECRET}]",
+        f"api_keys: {{alice: '{SECRET} x'}}",
+        f"api_keys: {{'{SECRET} x': alice}}",
+        f"api_keys: {{alice: {SECRET}, bob: {SECRET}}}\nreplicas: [{URL}]",
+        f"api_keys: [{SECRET}]\napi_keys_file: nowhere\nreplicas: [{URL}]",
         f"token: {SECRET}",
         f"replicas: [{{url: '{URL}', api_key: '{SECRET} x'}}]",
         f"replicas: [{{url: '{URL}', apikey: {SECRET}}}]",
@@ -274,10 +277,10 @@ def test_empty_token_is_no_token(tmp_path: Path) -> None:
 
 
 def test_setting_of_a_later_version_is_refused_with_its_origin(tmp_path: Path) -> None:
-    told = message(f"replicas: [{URL}]\nworkers: 4\napi_keys: [{SECRET}]", tmp_path)
+    told = message(f"replicas: [{{url: '{URL}', role: decode}}]\nworkers: 4", tmp_path)
     assert "workers: 4 (" in told
     assert "line 2) is refused: this version does not offer it yet; leave it out" in told
-    assert "api_keys: a list" in told
+    assert "replicas[0].role: 'decode'" in told
 
 
 def test_missing_file_is_told() -> None:

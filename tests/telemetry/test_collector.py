@@ -43,6 +43,7 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "itl_seconds": (H, {"replica"}),
     "request_seconds": (H, {"endpoint", "outcome"}),
     "attempts": (C, {"replica", "result"}),
+    "ejections": (C, {"replica", "reason"}),
     "retries": (C, {"reason"}),
     "shed": (C, {"reason"}),
     "client_gone": (C, {"stage"}),
@@ -86,6 +87,7 @@ def full(watched: Watched) -> Watched:
     ledger = watched.fleet.ledger
     ledger.finished.add(("/v1/chat/completions", "m1", "a", "ok"))
     ledger.attempts.add(("a", "ok"))
+    ledger.ejections.add(("a", "http_500"))
     ledger.retries.add(("connect_failed",))
     ledger.client_gone.add(("streaming",))
     watched.metrics.shed.add(("queue_full",))

@@ -8,6 +8,7 @@ import orjson
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING
+from replicarouter.fleet.lifecycle import Event
 from replicarouter.telemetry.report import ledger_report, replica_report, request_report
 from tests.scene import a_fleet, an_exchange, replica_settings
 from tests.telemetry.conftest import Watched
@@ -109,8 +110,16 @@ def test_a_replica_is_described_with_its_counts_and_its_engines(watch: Callable[
         "url": "http://a.invalid:8000",
         "state": "ready",
         "why": "said so",
+        "health": "ready",
+        "duty": "active",
+        "origin": "file",
+        "ejected_until": None,
+        "trial": False,
+        "cooling": False,
+        "stalled": False,
         "models": ["m1", "m2"],
         "weight": 2.0,
+        "share": 2.0,
         "role": "both",
         "labels": {"rack": "7"},
         "engine": "vllm",
@@ -125,6 +134,22 @@ def test_a_replica_is_described_with_its_counts_and_its_engines(watch: Callable[
         "reading_age": 2.0,
         "unexplained": 0,
     }
+
+
+def test_a_replica_that_is_out_or_preferred_less_says_so(watched: Watched) -> None:
+    one, other = watched.fleet
+    now = watched.clock()
+    watched.fleet.tell(one, Event.EJECTED, "ejected for 3 s: http_500")
+    one.ejected_until = now + 3
+    other.begin_trial()
+    other.cool_until = now + 1
+    other.start_slowly(now - 5, 10)
+    watched.fleet.drain(other)
+    rows = [replica_report(replica, watched.sources, now + 0.5) for replica in watched.fleet]
+
+    assert (rows[0]["state"], rows[0]["health"], rows[0]["ejected_until"]) == ("ejected", "ejected", 2.5)
+    assert (rows[1]["state"], rows[1]["health"], rows[1]["duty"]) == ("draining", "ready", "draining")
+    assert (rows[1]["trial"], rows[1]["cooling"], rows[1]["share"]) == (True, True, 0.55)
 
 
 def test_an_old_reading_leaves_only_its_age(watched: Watched) -> None:

@@ -1,0 +1,194 @@
+"""What the requests say of the replicas: who is set aside, who returns, who is preferred less."""
+
+import logging
+
+from replicarouter.clock import Clock
+from replicarouter.errors import IdleTimeout, ResponseHeadTimeout, RouterError
+from replicarouter.exchange import Exchange, Stage
+from replicarouter.fleet.cooling import Cooling
+from replicarouter.fleet.lifecycle import Event, State
+from replicarouter.fleet.outliers import Outliers
+from replicarouter.fleet.registry import Fleet, FleetListener
+from replicarouter.fleet.replica import STALE_AFTER_INTERVALS, Replica
+from replicarouter.fleet.stall import Finding, StallJudge, from_former_life
+from replicarouter.settings import Settings
+
+log = logging.getLogger(__name__)
+
+TICK = 0.25
+"""Seconds between two calls of `tick`."""
+
+SWITCHING_PROTOCOLS = 101
+TOO_MANY_REQUESTS = 429
+SERVER_ERROR = 500
+
+
+class Health(FleetListener):
+    """The verdicts. `now` is in seconds on the router's clock.
+
+    A replica that fails `eject.consecutive_failures` requests in a row is ejected for a time that grows
+    with each ejection. It returns on trial, with one request at a time: an answer lets it in, a failure
+    ejects it again, for longer. Whoever comes in, new or back, starts slowly. How many of a pool may be
+    out is said in `Outliers.may_eject`.
+    """
+
+    def __init__(self, fleet: Fleet, settings: Settings, clock: Clock) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._slow_start = settings.health.slow_start
+        self._outliers = Outliers(settings.eject)
+        self._cooling = Cooling()
+        self._stalls = StallJudge(
+            after=settings.health.stall_after,
+            end=settings.health.stall_end,
+            fresh=STALE_AFTER_INTERVALS * settings.scrape.interval,
+        )
+
+    # What happens to requests
+
+    def answered(self, replica: Replica, now: float) -> None:  # noqa: ARG002
+        """It gave an answer that speaks for it."""
+        self._cooling.answered(replica)
+        record = self._outliers.record(replica)
+        if record is not None:
+            record.failures = 0
+            self._prove(replica)
+
+    def failed(self, replica: Replica, now: float, reason: str, *, leased_at: float | None = None) -> None:
+        """It failed a request; `reason` is an error code, or a word for what the answer showed.
+
+        A replica on trial is not judged by requests that were `leased_at` a time before the trial.
+        """
+        if replica.health is not State.READY:
+            # Requests from before: that it is out has been said.
+            return
+        enough = self._outliers.failed(replica)
+        if replica.trial:
+            record = self._outliers.record(replica)
+            enough = leased_at is None or record is None or leased_at >= record.tried_at
+        if enough:
+            self._eject(replica, now, reason)
+
+    def busy(self, replica: Replica, now: float, retry_after: float | None) -> None:
+        """It said that it has no room now, and perhaps for how many seconds."""
+        self._cooling.busy(replica, now, retry_after)
+        self._prove(replica)
+
+    def leaving(self, replica: Replica, now: float) -> None:
+        """Its engine said that it shuts down."""
+        if replica.health is State.READY:
+            self._eject(replica, now, "shutting_down")
+
+    # What happens in the fleet
+
+    def ready(self, replica: Replica) -> None:
+        """It takes requests: on trial after an ejection, slowly in any case."""
+        now = self._clock()
+        record = self._outliers.record(replica)
+        if record is not None and record.unproven:
+            record.failures = 0
+            record.tried_at = now
+            replica.begin_trial()
+            self._fleet.regroup()
+        else:
+            replica.start_slowly(now, self._slow_start)
+
+    def removed(self, replica: Replica) -> None:
+        """Forget it."""
+        self._outliers.forget(replica)
+        self._cooling.answered(replica)
+        self._stalls.forget(replica)
+
+    # What time brings
+
+    def tick(self, now: float) -> None:
+        """Let those back whose time is over, judge trials and stalls. To be called each `TICK` seconds."""
+        at_work: dict[str, list[Exchange]] = {}
+        for exchange in self._fleet.ledger.in_flight.values():
+            if exchange.stage in {Stage.SENT, Stage.STREAMING}:
+                at_work.setdefault(exchange.replica, []).append(exchange)
+        for replica in self._fleet.replicas:
+            exchanges = at_work.get(replica.name, [])
+            if replica.health is State.EJECTED and now >= replica.ejected_until:
+                self._fleet.tell(replica, Event.RETURNED, "back from its ejection, on trial")
+            if replica.trial:
+                self._look_at_trial(replica, exchanges)
+            self._look_for_stall(replica, exchanges, now)
+
+    def _look_at_trial(self, replica: Replica, exchanges: list[Exchange]) -> None:
+        """A response that has begun well is answer enough: its end may be far away."""
+        replica.narrow_trial()
+        record = self._outliers.record(replica)
+        if record is not None and any(
+            exchange.leased_at >= record.tried_at and _speaks_for_it(exchange) for exchange in exchanges
+        ):
+            record.failures = 0
+            self._prove(replica)
+
+    def _look_for_stall(self, replica: Replica, exchanges: list[Exchange], now: float) -> None:
+        waiting = [exchange for exchange in exchanges if _expects_bytes(exchange)]
+        current = [exchange for exchange in waiting if not from_former_life(exchange, replica)]
+        match self._stalls.look(replica, current, now):
+            case Finding.STALLED:
+                self._take_out_stalled(replica, now)
+            case Finding.ALIVE:
+                replica.stalled = False
+                log.info("replica stall over", extra={"replica": replica.name})
+            case Finding.STILL_STALLED if not waiting:
+                self._try_stalled(replica, now)
+        for exchange in self._stalls.hopeless(replica, waiting, now):
+            exchange.interrupt(_given_up(exchange))
+
+    def _take_out_stalled(self, replica: Replica, now: float) -> None:
+        replica.ejected_until = now + self._outliers.sentence(replica, now)
+        replica.stalled = True
+        replica.end_trial()
+        self._fleet.ledger.ejections.add((replica.name, "stalled"))
+        sign = "failed probes" if replica.probe_failing else "no step of its engine"
+        self._fleet.tell(replica, Event.STALLED, f"stalled: requests, but no byte and {sign}")
+
+    def _try_stalled(self, replica: Replica, now: float) -> None:
+        """Nothing of ours is there that could show life: after a while, a request has to."""
+        if replica.probe_failing or now < replica.ejected_until or replica.health is not State.UNHEALTHY:
+            return
+        self._stalls.forget(replica)
+        replica.stalled = False
+        self._fleet.tell(replica, Event.PASSED, "probes pass after a stall, on trial")
+
+    def _eject(self, replica: Replica, now: float, reason: str) -> None:
+        on_trial = replica.trial
+        if not self._outliers.may_eject(replica, self._fleet.pools.values()):
+            if on_trial:
+                # The others are out: it must do what it can, and not one request at a time.
+                self._prove(replica)
+            return
+        seconds = self._outliers.sentence(replica, now)
+        replica.ejected_until = now + seconds
+        replica.end_trial()
+        self._fleet.ledger.ejections.add((replica.name, reason))
+        again = ", on trial after an ejection" if on_trial else ""
+        self._fleet.tell(replica, Event.EJECTED, f"ejected for {seconds:g} s: {reason}{again}")
+
+    def _prove(self, replica: Replica) -> None:
+        record = self._outliers.record(replica)
+        if replica.trial and record is not None:
+            record.unproven = False
+            replica.end_trial()
+            self._fleet.regroup()
+            self._fleet.wake(replica)
+
+
+def _expects_bytes(exchange: Exchange) -> bool:
+    """Not while its client takes nothing or still sends, and not in a conversation that may pause."""
+    return not exchange.held and exchange.status != SWITCHING_PROTOCOLS
+
+
+def _speaks_for_it(exchange: Exchange) -> bool:
+    status = exchange.status if exchange.head_at else 0
+    return 0 < status < SERVER_ERROR and status != TOO_MANY_REQUESTS
+
+
+def _given_up(exchange: Exchange) -> RouterError:
+    if exchange.stage is Stage.SENT:
+        return ResponseHeadTimeout("The replica stalled and sent no answer; try again.")
+    return IdleTimeout("The replica stalled in the middle of its answer.")

@@ -1,0 +1,52 @@
+"""One background loop for each replica, for as long as it is in the fleet."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from replicarouter.fleet.replica import Replica
+from replicarouter.tasks import TaskSet, every
+
+Look = Callable[[Replica], Awaitable[None]]
+"""What is done in turn with a replica."""
+
+
+class Watches:
+    """Runs `look` for every replica, `interval` seconds apart; `name` is for people who list tasks."""
+
+    def __init__(self, look: Look, interval: float, name: str) -> None:
+        self._look = look
+        self._interval = interval
+        self._name = name
+        self._ends: dict[Replica, Callable[[], object]] = {}
+        self._tasks = TaskSet()
+        self._started = False
+
+    def start(self, replicas: Sequence[Replica], *, spread: bool = False) -> None:
+        """Begin: at once, or `spread` evenly over an interval when everyone was looked at just now."""
+        self._started = True
+        for turn, replica in enumerate(replicas):
+            self._watch(replica, self._interval * (turn + 1) / len(replicas) if spread else 0.0)
+
+    def add(self, replica: Replica) -> None:
+        """Watch one more, from now on; before `start` there is nothing to do."""
+        if self._started:
+            self._watch(replica, 0.0)
+
+    def remove(self, replica: Replica) -> None:
+        """Look at it no more; a look that is under way is broken off."""
+        end = self._ends.pop(replica, None)
+        if end is not None:
+            end()
+
+    async def stop(self) -> None:
+        """End all loops."""
+        self._started = False
+        self._ends.clear()
+        await self._tasks.close()
+
+    def _watch(self, replica: Replica, delay: float) -> None:
+        async def turn() -> None:
+            await self._look(replica)
+
+        name = f"{self._name} {replica.name}"
+        loop = self._tasks.start(every(self._interval, turn, name, delay=delay), name)
+        self._ends[replica] = loop.cancel

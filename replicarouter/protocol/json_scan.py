@@ -1,0 +1,168 @@
+"""Finds fields of a large JSON object without building it, in steps so short that others can run between.
+
+It follows nesting and strings; whether what it passes over is valid is for the engine to judge.
+"""
+
+import re
+from collections.abc import Collection, Generator
+
+import orjson
+
+Span = tuple[int, int]
+"""Where a value begins and ends in the body."""
+
+Steps = Generator[None, None, int]
+"""A part of the scan; it returns where the next part begins."""
+
+WINDOW = 65536
+"""Bytes that one expression may look at in one go: about half a millisecond."""
+
+_BRACKET_COST = 64
+"""A bracket takes about as long as this many bytes of content."""
+
+_FIELDS_A_STEP = 256
+_LONGEST_NAME = 256
+"""Bytes; a longer name is none that anybody asks for."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_QUOTE, _BACKSLASH = b'"\\'
+_OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
+
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+_SCALAR = re.compile(rb'[^\s"{}\[\],:]++')
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_FLAT = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+_LEAF = rb"[\[{](?:" + _FLAT + rb")*+[\]}]"
+_SHALLOW = rb"[\[{](?:" + _FLAT + rb"|" + _LEAF + rb")*+[\]}]"
+_CONTENT = re.compile(rb"(?:" + _FLAT + rb"|" + _SHALLOW + rb")*+", re.DOTALL)
+"""What stands in an array or object: values, and what is nested at most two deep, as in most messages."""
+
+
+class BadJson(Exception):
+    """This is no JSON object."""
+
+
+def scan_object(body: bytes, names: Collection[str]) -> Generator[None, None, dict[str, Span]]:
+    """Find the values of the top-level fields called `names`; of a repeated one the last, as parsers do.
+
+    Raises `BadJson` when brackets, strings or separators do not add up to one object.
+    """
+    found: dict[str, Span] = {}
+    fields = 0
+    at = _after(body, b"{", len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0)
+    more = not body.startswith(b"}", at)
+    while more:
+        behind = yield from _after_string(body, at + 1 if body.startswith(b'"', at) else len(body))
+        name = _name(body[at:behind])
+        start = _after(body, b":", behind)
+        end = yield from _after_value(body, start)
+        if name in names:
+            found[name] = start, end
+        fields += 1
+        if fields % _FIELDS_A_STEP == 0:
+            yield
+        at = _space(body, end)
+        more = not body.startswith(b"}", at)
+        if more:
+            at = _after(body, b",", at)
+    if _space(body, at + 1) != len(body):
+        raise BadJson
+    return found
+
+
+def _after_value(body: bytes, at: int) -> Steps:
+    first = body[at : at + 1]
+    if first == b'"':
+        return (yield from _after_string(body, at + 1))
+    if first in (b"{", b"["):
+        return (yield from _after_nested(body, at + 1))
+    scalar = _SCALAR.match(body, at)
+    if scalar is None:
+        raise BadJson
+    return scalar.end()
+
+
+def _after_string(body: bytes, at: int) -> Steps:
+    """Go from behind the opening quote to behind the closing one.
+
+    Most strings end at the first quote there is, which is found at the speed of memory.
+    """
+    while True:
+        quote = body.find(b'"', at)
+        if quote < 0:
+            raise BadJson
+        if body[quote - 1] != _BACKSLASH:
+            return quote + 1
+        backslashes = yield from _backslashes(body, at, quote)
+        if backslashes % 2 == 0:
+            return quote + 1
+        yield
+        # Where one quote is escaped, more are.
+        at = _end(_IN_STRING, body, quote + 1)
+
+
+def _backslashes(body: bytes, start: int, quote: int) -> Steps:
+    """How many stand in a row before the quote, back to `start`."""
+    begin, width = quote, 64
+    while begin > start:
+        low = max(start, begin - width)
+        kept = len(body[low:begin].rstrip(b"\\"))
+        begin = low + kept
+        if kept:
+            break
+        width = WINDOW
+        yield
+    return quote - begin
+
+
+def _after_nested(body: bytes, at: int) -> Steps:
+    """Go from behind an opening bracket to behind the one that closes it."""
+    depth, work = 1, 0
+    while depth:
+        start, at = at, _end(_CONTENT, body, at)
+        byte = body[at] if at < len(body) else None
+        if byte is None:
+            raise BadJson
+        if byte in _OPENING:
+            depth += 1
+            at += 1
+        elif byte in _CLOSING:
+            depth -= 1
+            at += 1
+        elif byte == _QUOTE:
+            # A string that reaches over the edge of the window.
+            at = yield from _after_string(body, at + 1)
+        work += _BRACKET_COST + min(at - start, WINDOW)
+        if work > WINDOW:
+            work = 0
+            yield
+    return at
+
+
+def _name(quoted: bytes) -> str:
+    """The name as a parser reads it; nothing for one that is too long or broken to be asked for."""
+    if len(quoted) > _LONGEST_NAME:
+        return ""
+    try:
+        return str(orjson.loads(quoted))
+    except orjson.JSONDecodeError:
+        return ""
+
+
+def _after(body: bytes, mark: bytes, at: int) -> int:
+    """The next thing behind `mark`, which must come next."""
+    at = _space(body, at)
+    if not body.startswith(mark, at):
+        raise BadJson
+    return _space(body, at + 1)
+
+
+def _space(body: bytes, at: int) -> int:
+    match = _SPACE.match(body, at)
+    return match.end() if match else at
+
+
+def _end(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
+    """Where a match of `pattern` ends that begins at `at` and goes no further than the window."""
+    match = pattern.match(body, at, at + WINDOW)
+    return match.end() if match else at

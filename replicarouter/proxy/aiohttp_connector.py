@@ -1,0 +1,118 @@
+"""All that the router uses of aiohttp's connector beyond its documented API.
+
+`tests/proxy/test_aiohttp_connector.py` fails when a release changes any of it; the version range in
+pyproject.toml says which releases were seen.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from ssl import SSLContext
+from time import monotonic
+from typing import Protocol
+
+from aiohttp import ClientTimeout, TCPConnector
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest, ConnectionKey
+from aiohttp.connector import Connection
+from yarl import URL
+
+__all__ = ("Connector", "Receiver", "ReplicaConnection")
+
+
+class Receiver(Protocol):
+    """Who gets the bytes of a replica's connection."""
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have arrived."""
+
+    def lost(self, error: BaseException | None) -> None:
+        """The connection has ended; `error` is None when the replica closed it in order."""
+
+
+class ReplicaConnection(ResponseHandler):
+    """A pooled upstream connection that hands its bytes to a receiver instead of a parser."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.receiver: Receiver | None = None
+        self.on_closed: Callable[[], None] | None = None
+        self.on_writable: Callable[[], None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on; unasked ones on an idle connection make it unfit for use."""
+        if self.receiver is None:
+            self.close()
+        else:
+            self.receiver.feed(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the receiver and whoever counts connections."""
+        receiver, self.receiver = self.receiver, None
+        closed, self.on_closed = self.on_closed, None
+        self.on_writable = None
+        super().connection_lost(exc)
+        if closed is not None:
+            closed()
+        if receiver is not None:
+            receiver.lost(exc)
+
+    def resume_writing(self) -> None:
+        """The replica takes bytes again."""
+        super().resume_writing()
+        if self.on_writable is not None:
+            self.on_writable()
+
+    def close(self) -> None:
+        """Close at once: a replica that takes no bytes must not hold the connection open."""
+        self.abort()
+
+
+class Connector(TCPConnector):
+    """aiohttp's connector with its pool and limits, making connections of our kind."""
+
+    def __init__(
+        self,
+        *,
+        limit: int,
+        limit_per_host: int,
+        keepalive_timeout: float,
+        ssl: SSLContext | bool = True,
+    ) -> None:
+        super().__init__(
+            limit=limit, limit_per_host=limit_per_host, keepalive_timeout=keepalive_timeout, ssl=ssl
+        )
+        make: type[ResponseHandler] = ReplicaConnection
+        self._factory = functools.partial(make, loop=self._loop)
+
+    def template(self, url: str) -> ClientRequest:
+        """What the connector wants to know of a replica's address; made once, used for every request."""
+        return ClientRequest("POST", URL(url), loop=self._loop)
+
+    def take_idle(self, key: ConnectionKey) -> Connection | None:
+        """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
+
+        `key` is the template's `connection_key`, which aiohttp builds anew at every look.
+        """
+        idle = self._conns.get(key)
+        limit = self._keepalive_timeout
+        while idle:
+            protocol, since = idle.popleft()
+            if not idle:
+                del self._conns[key]
+            if protocol.is_connected() and (limit is None or monotonic() - since <= limit):
+                self._acquired.add(protocol)
+                if self._limit_per_host:
+                    self._acquired_per_host[key].add(protocol)
+                return Connection(self, key, protocol, self._loop)
+            protocol.close()
+        return None
+
+    def drop_idle(self, key: ConnectionKey) -> None:
+        """Close the pooled connections to one address."""
+        for protocol, _ in self._conns.pop(key, ()):
+            protocol.close()
+
+    async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
+        """A pooled or new connection; its `sock_connect` bounds TCP and TLS."""
+        return await self.connect(template, [], timeout)

@@ -1,0 +1,260 @@
+"""Carries an errand to one replica after another, until one has an answer or the last error stands."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiohttp import hdrs
+
+from replicarouter.admission.controller import Admission
+from replicarouter.admission.lease import Lease
+from replicarouter.errors import (
+    ConnectFailed,
+    Fault,
+    InternalError,
+    NoReplica,
+    QueueFull,
+    QueueTimeout,
+    RouterError,
+    StaleConnection,
+    TotalTimeout,
+)
+from replicarouter.exchange import CLIENT_GONE, OK, UPSTREAM_ERROR, Stage
+from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.replica import Replica
+from replicarouter.protocol.headers import crossing_fields, request_head, response_head
+from replicarouter.protocol.refusal import Meaning, Refusal
+from replicarouter.protocol.upgrade import UPGRADE_LINES
+from replicarouter.proxy.attempt import Attempt, Terms, receipts
+from replicarouter.proxy.errand import Declined, DeclinedAnswer, Errand
+from replicarouter.proxy.relay import ClientLeft
+from replicarouter.proxy.retry import RetryBudget, RetryRules, may_retry
+from replicarouter.proxy.upstream import Upstream
+
+
+class Verdicts(Protocol):
+    """Who draws conclusions from how attempts end; `now` is in seconds on the router's clock."""
+
+    def answered(self, replica: Replica, now: float) -> None:
+        """An answer came that speaks for the replica."""
+
+    def failed(self, replica: Replica, now: float, reason: str, *, leased_at: float | None = None) -> None:
+        """An attempt that was leased at `leased_at` failed, and the replica is to blame."""
+
+    def busy(self, replica: Replica, now: float, retry_after: float | None) -> None:
+        """The replica has no room; `retry_after` seconds, if it says so."""
+
+    def leaving(self, replica: Replica, now: float) -> None:
+        """The replica's engine is shutting down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roads:
+    """What leads to replicas, and whom to tell how it went. `refused` is told of a replica that takes no
+    connections, or says that it is loading."""
+
+    ledger: Ledger
+    admission: Admission
+    upstream: Upstream
+    health: Verdicts
+    refused: Callable[[Replica], None]
+
+
+class Courier:
+    """Delivers errands. `terms`, `rules` and `budget` may be replaced at any time."""
+
+    def __init__(self, roads: Roads, terms: Terms, rules: RetryRules, budget: RetryBudget) -> None:
+        self._roads = roads
+        self.terms = terms
+        self.rules = rules
+        self.budget = budget
+
+    async def deliver(self, errand: Errand) -> None:
+        """Attempt after attempt; ends with the client's answer written, or raises the last error."""
+        self.budget.note_request(errand.exchange.received_at)
+        while True:
+            lease = await self._lease(errand)
+            if lease is None:
+                self._pass_on(errand)
+                return
+            try:
+                if await self._try(errand, lease):
+                    return
+            except ConnectFailed:
+                if errand.declined is None:
+                    raise
+                self._pass_on(errand)
+                return
+            errand.tried.append(lease.replica)
+
+    async def _lease(self, errand: Errand) -> Lease | None:
+        """A lease for the next attempt; None when an engine's refusal is the last word."""
+        admission, declined = self._roads.admission, errand.declined
+        order = errand.inference, errand.pool, errand.exchange, errand.tried
+        try:
+            lease = admission.grant(*order)
+            if lease is None:
+                if declined is not None and declined.refusal.meaning is Meaning.BUSY:
+                    # All others are full: to wait for them would only hide that the fleet is busy.
+                    return None
+                lease = await admission.wait(*order)
+        except (NoReplica, QueueFull, QueueTimeout) as error:
+            if declined is not None:
+                return None
+            if errand.failure is not None and isinstance(error, NoReplica):
+                raise errand.failure from None
+            raise
+        return lease
+
+    async def _try(self, errand: Errand, lease: Lease) -> bool:
+        """One attempt at one replica; True when the client has its answer."""
+        roads, exchange, replica = self._roads, errand.exchange, lease.replica
+        if errand.tried:
+            roads.ledger.retries.add((errand.retry_reason,))
+        result = InternalError.code  # unless it ends in one of the ways below
+        failed = False
+        try:
+            attempt = await self._carry(errand, lease)
+            result, failed = self._judge(errand, attempt.refusal, replica)
+            exchange.outcome = result
+            return True
+        except Declined as declined:
+            errand.declined = DeclinedAnswer(declined.answer, declined.refusal, replica)
+            errand.retry_reason = declined.refusal.meaning.value
+            result = declined.refusal.meaning.value
+            failed = self._note_refusal(declined.refusal, replica)
+        except RouterError as error:
+            result, failed = error.code, error.fault is Fault.REPLICA
+            if failed:
+                roads.health.failed(replica, self.terms.clock(), error.code, leased_at=exchange.leased_at)
+            self._after_failure(error, errand, replica)
+        except (asyncio.CancelledError, ClientLeft) as error:
+            result = CLIENT_GONE if isinstance(error, ClientLeft) else self._interruption(errand)
+            raise
+        finally:
+            roads.ledger.attempts.add((replica.name, result))
+            roads.admission.give_back(lease, errand.inference, errand.pool, outcome=result, failed=failed)
+        return False
+
+    async def _carry(self, errand: Errand, lease: Lease) -> Attempt:
+        """Open, send, relay; once more over a new connection if the pooled one had gone stale."""
+        try:
+            return await self._send(errand, lease, fresh=False)
+        except StaleConnection as error:
+            if not errand.body.replayable or not self.budget.take(self.terms.clock()):
+                raise
+            self._roads.ledger.retries.add(("stale_connection",))
+            lease.move(Stage.CONNECTING)
+            try:
+                return await self._send(errand, lease, fresh=True)
+            except StaleConnection:
+                raise error from None
+
+    async def _send(self, errand: Errand, lease: Lease, *, fresh: bool) -> Attempt:
+        exchange = errand.exchange
+        exchange.attempts += 1
+        head = self._request_head(errand, lease.replica)
+        link = await self._roads.upstream.open(lease.replica, exchange, fresh=fresh)
+        attempt = Attempt(
+            link, lease, errand, self.terms, may_decline=lambda: self._elsewhere(errand, lease.replica)
+        )
+        await attempt.run(head)
+        return attempt
+
+    def _elsewhere(self, errand: Errand, replica: Replica) -> bool:
+        """Whether another replica is to have a request that `replica` refused."""
+        if len(errand.tried) + 1 >= self.rules.attempts or not errand.body.replayable:
+            return False
+        others = (one for one in errand.pool.ready if one is not replica and one not in errand.tried)
+        return next(others, None) is not None and self.budget.take(self.terms.clock())
+
+    def _after_failure(self, error: RouterError, errand: Errand, replica: Replica) -> None:
+        """Note a failed attempt; raises the error again when no other attempt may follow."""
+        if error.retryable:
+            self._roads.refused(replica)
+        elif not errand.body.replayable:
+            raise error
+        if errand.caller.committed or not may_retry(error, len(errand.tried) + 1, self.rules):
+            raise error
+        if not error.retryable and not self.budget.take(self.terms.clock()):
+            raise error
+        errand.failure, errand.retry_reason = error, error.code
+
+    def _note_refusal(self, refusal: Refusal, replica: Replica) -> bool:
+        """Tell of a refusal; True when it speaks against the replica."""
+        health, now = self._roads.health, self.terms.clock()
+        if refusal.meaning is Meaning.BUSY:
+            health.busy(replica, now, refusal.retry_after)
+        elif refusal.meaning is Meaning.LEAVING:
+            health.leaving(replica, now)
+        elif refusal.meaning is Meaning.LOADING:
+            self._roads.refused(replica)
+        else:
+            health.failed(replica, now, "http_503")
+            return True
+        return False
+
+    def _judge(self, errand: Errand, refusal: Refusal | None, replica: Replica) -> tuple[str, bool]:
+        """How an answered attempt ended, and whether that speaks against the replica."""
+        exchange = errand.exchange
+        if refusal is not None:
+            return UPSTREAM_ERROR, self._note_refusal(refusal, replica)
+        status, health, now = exchange.status, self._roads.health, self.terms.clock()
+        if exchange.in_band_error or status >= 500:
+            reason = "in_band_error" if exchange.in_band_error else f"http_{status}"
+            health.failed(replica, now, reason, leased_at=exchange.leased_at)
+            return UPSTREAM_ERROR, True
+        if status != 429:
+            health.answered(replica, now)
+        return (UPSTREAM_ERROR if status >= 400 else OK), False
+
+    def _interruption(self, errand: Errand) -> str:
+        """Why the attempt was stopped: from outside, by its client, or by its total time."""
+        if errand.exchange.interrupted is not None:
+            return errand.exchange.interrupted.code
+        return CLIENT_GONE if errand.caller.connection.transport is None else TotalTimeout.code
+
+    def _pass_on(self, errand: Errand) -> None:
+        """Nobody else accepts: the client gets the refusal as the engine wrote it."""
+        declined, exchange, caller = errand.declined, errand.exchange, errand.caller
+        assert declined is not None
+        transport = caller.connection.transport
+        if transport is None:
+            raise ClientLeft
+        answer = declined.answer
+        exchange.replica = declined.replica.name
+        exchange.status = answer.head.status
+        exchange.head_at = self.terms.clock()
+        exchange.bytes_out += len(answer.data)
+        exchange.outcome = UPSTREAM_ERROR
+        if answer.ends_with_connection or (answer.head.chunked and not caller.modern):
+            caller.keep_alive = False
+        head = response_head(
+            answer.head,
+            receipts(exchange, expose_replica=self.terms.expose_replica),
+            modern=caller.modern,
+            close=not caller.keep_alive,
+            cors=caller.cors,
+        )
+        transport.write(head + (answer.data if caller.modern else answer.content()))
+
+    def _request_head(self, errand: Errand, replica: Replica) -> bytes:
+        address = self._roads.upstream.address(replica)
+        message, exchange = errand.message, errand.exchange
+        start = f"{message.method} {address.base_path}{message.path} HTTP/1.1\r\n"
+        request_id = exchange.upstream_id
+        if exchange.attempts > 1:
+            request_id = f"{request_id[:120]}-r{exchange.attempts - 1}"
+        start_lines = start.encode("utf-8", "surrogateescape") + address.own_lines
+        return request_head(
+            start_lines + UPGRADE_LINES if errand.upgrade else start_lines,
+            crossing_fields(
+                message.raw_headers,
+                message.headers.getall(hdrs.CONNECTION, ()),
+                replace_credentials=address.replaces_credentials or errand.caller.keys_stop_here,
+                forwards=errand.caller.forwards,
+            ),
+            request_id=request_id,
+            body_length=errand.body.length,
+        )

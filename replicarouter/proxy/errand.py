@@ -1,0 +1,65 @@
+"""One request, understood and ready to go to any replica of its pool."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aiohttp.http_parser import RawRequestMessage
+
+from replicarouter.errors import RouterError
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.registry import Pool
+from replicarouter.fleet.replica import Replica
+from replicarouter.protocol.refusal import Refusal
+from replicarouter.protocol.request import InferenceRequest
+from replicarouter.proxy.body import Body
+from replicarouter.proxy.caller import Caller
+from replicarouter.proxy.held import HeldAnswer
+from replicarouter.proxy.upload import Upload
+
+MayDecline = Callable[[], bool]
+"""Whether a request that its replica refused is to be tried elsewhere."""
+
+
+class Learn(Protocol):
+    """Who is told which replica holds a stored response."""
+
+    def __call__(self, response_id: str, replica: Replica) -> None:
+        """`replica` holds this response."""
+
+
+@dataclass(slots=True, eq=False)
+class Errand:
+    """What goes where, and for whom: `upgrade` asks for a WebSocket session; `tried` are the replicas that
+    had it; `failure` and `declined` what the last of them made of it, `retry_reason` which of both it was."""
+
+    inference: InferenceRequest
+    pool: Pool
+    message: RawRequestMessage
+    body: Body | Upload
+    caller: Caller
+    exchange: Exchange
+    learn: Learn | None = None
+    upgrade: bool = False
+    tried: list[Replica] = field(default_factory=list)
+    failure: RouterError | None = None
+    declined: "DeclinedAnswer | None" = None
+    retry_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedAnswer:
+    """The answer by which `replica` refused; the client gets it if nobody else accepts."""
+
+    answer: HeldAnswer
+    refusal: Refusal
+    replica: Replica
+
+
+class Declined(Exception):
+    """A replica refused the request, and another one may have it."""
+
+    def __init__(self, answer: HeldAnswer, refusal: Refusal) -> None:
+        super().__init__()
+        self.answer = answer
+        self.refusal = refusal

@@ -1,0 +1,189 @@
+"""A body that is passed on while it arrives: read no faster than its replica takes it."""
+
+import asyncio
+from functools import partial
+from typing import ClassVar, Literal
+
+from replicarouter.clock import Clock
+from replicarouter.errors import Overloaded
+from replicarouter.exchange import Exchange
+from replicarouter.protocol.form import ModelField
+from replicarouter.protocol.headers import UNKNOWN
+from replicarouter.proxy.body import Arriving
+from replicarouter.proxy.memory import BodyMemory
+from replicarouter.proxy.spool import Spool
+from replicarouter.proxy.upstream import Link
+
+REPEATABLE = 131072
+"""Bytes up to which an upload that has begun can be begun again."""
+
+LOOK_FOR_CLIENT = 0.5
+"""Seconds between two looks whether a client that nothing is read from is still there."""
+
+
+class Upload:
+    """What `Body` is for a body in memory. What has come before it could be sent on is spooled.
+
+    `sent` says that all of it has gone to the replica, and `replayable` that it could all be sent again.
+    """
+
+    streams: ClassVar[Literal[True]] = True
+    data: ClassVar[bytes] = b""
+
+    __slots__ = (
+        "_arriving",
+        "_clock",
+        "_dropped",
+        "_exchange",
+        "_scope",
+        "_spool",
+        "sent",
+    )
+
+    def __init__(self, arriving: Arriving, memory: BodyMemory, exchange: Exchange, clock: Clock) -> None:
+        arriving.request.read_sparingly()
+        self._arriving = arriving
+        self._spool = Spool(memory)
+        self._exchange = exchange
+        self._clock = clock
+        self._scope: asyncio.Timeout | None = None
+        self._dropped = False
+        self.sent = False
+
+    @property
+    def length(self) -> int:
+        """Its bytes: as declared or as counted, `UNKNOWN` while it is chunked and still arriving."""
+        if self._arriving.declared is not None:
+            return self._arriving.declared
+        return self._arriving.received if self._arriving.ended else UNKNOWN
+
+    @property
+    def replayable(self) -> bool:
+        """Whether everything that was read is still there."""
+        return not self._dropped and self._spool.size == self._arriving.received
+
+    async def find_model(self) -> str | None:
+        """Spool what comes until it has named the form's model; None when it names none.
+
+        Raises what `Arriving.read` raises, and `Overloaded`.
+        """
+        field = ModelField()
+        while not field.over and not self._arriving.ended:
+            data = await self._read()
+            field.feed(data)
+            await self._spool.add(data)
+        return field.model
+
+    async def pump(self, link: Link, done: "asyncio.Future[None]") -> None:
+        """Send all of it, from the beginning; ends early when `done` is, or `stop` is called.
+
+        Raises what `Arriving.read` raises, and `Overloaded`: the replica must then see a broken end.
+        """
+        self.sent = False
+        if done.done():
+            return
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._scope = scope
+                done.add_done_callback(self._stop_with)
+                try:
+                    await self._send(link)
+                finally:
+                    done.remove_done_callback(self._stop_with)
+                    self._scope = None
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        finally:
+            if self._dropped:
+                self._spool.drop()
+
+    def stop(self) -> None:
+        """Send no more of it: its replica has answered without it."""
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.reschedule(0)
+
+    def drop(self) -> None:
+        """Let go of what would only be needed to send it again."""
+        self._dropped = True
+        if self._scope is None:
+            self._spool.drop()
+
+    def _stop_with(self, done: "asyncio.Future[None]") -> None:  # noqa: ARG002
+        self.stop()
+
+    async def _send(self, link: Link) -> None:
+        chunked = self.length == UNKNOWN
+        number = 0
+        while data := await self._spool.piece(number):
+            await self._put(link, data, chunked=chunked)
+            number += 1
+        while not self._arriving.ended:
+            data = await self._await_client()
+            if data:
+                await self._keep(data)
+                await self._put(link, data, chunked=chunked)
+        if chunked:
+            await self._put(link, b"", chunked=True)
+        self.sent = True
+
+    async def _put(self, link: Link, data: bytes, *, chunked: bool) -> None:
+        """Write to the replica, and wait until it has taken enough to be given more."""
+        transport = link.transport
+        if transport is None or transport.is_closing():
+            # The attempt hears of it and stops us.
+            await asyncio.get_running_loop().create_future()
+            return
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+        while link.protocol.writing_paused:
+            writable = asyncio.get_running_loop().create_future()
+            link.protocol.on_writable = partial(_resolve, writable)
+            try:
+                async with asyncio.timeout(LOOK_FOR_CLIENT):
+                    await writable
+            except TimeoutError:
+                self._look_for_client()
+            finally:
+                link.protocol.on_writable = None
+
+    def _look_for_client(self) -> None:
+        """End the request of a client that has left: while nothing is read, nobody else notices."""
+        client = self._arriving.request.client
+        if client.hung_up and client.transport is not None:
+            client.transport.abort()
+
+    async def _await_client(self) -> bytes:
+        """Read on; meanwhile the replica's silence is not its own fault."""
+        self._exchange.held = True
+        try:
+            return await self._read()
+        finally:
+            self._exchange.held = False
+
+    async def _read(self) -> bytes:
+        data = await self._arriving.read()
+        self._exchange.bytes_in = self._arriving.received
+        if self._arriving.ended:
+            self._exchange.uploaded_at = self._clock()
+        return data
+
+    async def _keep(self, data: bytes) -> None:
+        """Keep what has just been read while all before it is there and it costs little."""
+        spool = self._spool
+        if self._dropped or spool.size + len(data) != self._arriving.received:
+            return
+        if not spool.on_disk:
+            if spool.size + len(data) > REPEATABLE or not spool.remember(data):
+                spool.drop()
+            return
+        try:
+            await spool.add(data)
+        except Overloaded:
+            spool.drop()
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

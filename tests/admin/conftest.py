@@ -1,0 +1,72 @@
+"""An admin port over two ready replicas that lead nowhere."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest_asyncio
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from replicarouter.admin.answers import OwnAnswers
+from replicarouter.admin.api import AdminApi
+from replicarouter.settings import AdminSettings
+from tests.fakes.client import HOST, Answer, Client, request
+from tests.scene import a_fleet
+from tests.telemetry.conftest import Watched
+
+OWN_PORT = 18080
+"""Where the main port of this router would be."""
+
+
+class Door:
+    """An admin port, and what it looks into."""
+
+    def __init__(self, watched: Watched, port: int, api: AdminApi) -> None:
+        self.watched = watched
+        self.port = port
+        self.api = api
+
+    async def ask(self, target: str, method: str = "GET", **headers: str) -> Answer:
+        return await self.send(request(method, target, headers=headers))
+
+    async def post(self, target: str, document: Any = None, **headers: str) -> Answer:
+        """POST without a body, or with a JSON one (bytes: as they are)."""
+        body = document if document is None or isinstance(document, bytes) else orjson.dumps(document)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.send(request("POST", target, body, fields))
+
+    async def send(self, raw: bytes) -> Answer:
+        client = await Client.connect(self.port)
+        try:
+            return await client.ask(raw)
+        finally:
+            await client.closed()
+
+    async def rows(self, **headers: str) -> dict[str, dict[str, Any]]:
+        """The replicas by name."""
+        document = (await self.ask("/admin/replicas", **headers)).json()
+        return {row["name"]: row for row in document["replicas"]}
+
+
+Open = Callable[..., Awaitable[Door]]
+
+
+@pytest_asyncio.fixture
+async def open_door() -> AsyncIterator[Open]:
+    """Open an admin port; options are settings of `admin`."""
+    runners: list[web.AppRunner] = []
+
+    async def start(**options: Any) -> Door:
+        watched = Watched(a_fleet("a", "b"))
+        answers = OwnAnswers(watched.fleet, CollectorRegistry(), version="9.9", draining=lambda: False)
+        api = AdminApi(AdminSettings(**options), watched.sources, answers, lambda: (OWN_PORT,))
+        runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
+        runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, HOST, 0).start()
+        return Door(watched, runner.addresses[0][1], api)
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
