@@ -16,6 +16,7 @@ from replicarouter.access.proxies import Proxies
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
 from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.owners import Owners
 from replicarouter.admission.priority import Priority
 from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
@@ -31,6 +32,8 @@ from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
 from replicarouter.proxy.attempt import Terms
 from replicarouter.proxy.courier import Courier, Roads
+from replicarouter.proxy.descriptors import Descriptors
+from replicarouter.proxy.entrance import Entrance
 from replicarouter.proxy.handler import Corridor, Limits, Rooms
 from replicarouter.proxy.intake import Intake
 from replicarouter.proxy.memory import BodyMemory
@@ -55,7 +58,6 @@ log = logging.getLogger(__name__)
 ADMIN_LINGER = 1.0
 """Seconds an operator's request may go on when the router stops."""
 
-BACKLOG = 4096
 DRAIN_POLL = 0.02
 LINGER = 2.0
 """Seconds an unread request body is read on after an early answer, so that the answer arrives."""
@@ -108,7 +110,8 @@ class Router:
         self._courier: Courier | None = None
         self._corridor: Corridor | None = None
         self._front: FrontServer | None = None
-        self._listener: asyncio.Server | None = None
+        self._descriptors = Descriptors.of_process(replicas=len(settings.replicas))
+        self._entrance: Entrance | None = None
         self._upstream: Upstream | None = None
         self._sessions: tuple[aiohttp.ClientSession, ...] = ()
         self._prober: Prober | None = None
@@ -120,8 +123,8 @@ class Router:
     @property
     def port(self) -> int:
         """The port clients connect to."""
-        assert self._listener is not None
-        return int(self._listener.sockets[0].getsockname()[1])
+        assert self._entrance is not None
+        return self._entrance.port
 
     @property
     def admin_port(self) -> int:
@@ -222,8 +225,8 @@ class Router:
         for loop in (self._prober, self._scraper):
             if loop is not None:
                 await loop.stop()
-        if self._listener is not None:
-            self._listener.close()
+        if self._entrance is not None:
+            await self._entrance.close()
         if self._front is not None:
             for connection in self._front.connections:
                 connection.force_close()
@@ -250,6 +253,7 @@ class Router:
             limit_per_host=0,
             keepalive_timeout=limits.keepalive,
             ssl=self._replica_tls.context,
+            descriptors=self._descriptors,
         )
         timeout = self.settings.timeouts.connect
         return Upstream(connector, slots, self.ledger, connect_timeout=timeout)
@@ -286,6 +290,7 @@ class Router:
             reception=self.reception,
             register=Register(self.ledger, self._observe, self._clock),
             aliases=self._aliases,
+            owners=Owners(),
         )
         return Corridor(rooms, self._limits(settings), self._clock)
 
@@ -330,16 +335,14 @@ class Router:
                 "read_bufsize": READ_BUFFER,
             },
         )
-        loop = asyncio.get_running_loop()
         context = self._client_tls.context
-        self._listener = await loop.create_server(
+        self._entrance = Entrance(
             self._front,
-            settings.host,
-            settings.port,
-            backlog=BACKLOG,
-            ssl=context,
-            ssl_handshake_timeout=_handshake_limit(settings) if context is not None else None,
+            self._descriptors,
+            tls=context,
+            handshake=_handshake_limit(settings) if context is not None else None,
         )
+        await self._entrance.open(settings.host, settings.port)
 
     async def _open_admin(self) -> None:
         settings = self.settings.admin

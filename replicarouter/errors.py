@@ -76,6 +76,12 @@ class UnknownPath(ClientError):
     status, code = 404, "unknown_path"
 
 
+class ResponseNotFound(ClientError):
+    """The replica that held this stored response is gone, and the response with it."""
+
+    status, code = 404, "response_not_found"
+
+
 class UnknownReplica(ClientError):
     """No replica of this name is in the fleet."""
 
@@ -222,9 +228,9 @@ class QueueTimeout(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """The router itself is out of a resource (file descriptors, memory)."""
+    """The router itself is out of a resource (file descriptors, memory); a connection is one."""
 
-    code = "overloaded"
+    code, closes = "overloaded", True
 
 
 class Draining(Unavailable):

@@ -73,20 +73,32 @@ class Admission(FleetListener):
         self._cooling_until = 0.0  # No replica is cooling off after this.
 
     def grant(
-        self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
+        self,
+        request: InferenceRequest,
+        pool: Pool,
+        exchange: Exchange,
+        tried: Sequence[Replica],
+        only: Replica | None = None,
     ) -> Lease | None:
         """Lease a replica that was not tried yet; None when the request must `wait` for room.
 
-        Raises `NoReplica` when none is ready.
+        `only` this replica will do, if it is given. Raises `NoReplica` when none is ready.
         """
         if not pool.ready or (tried and all(replica in tried for replica in pool.ready)):
             raise NoReplica(_why_none(pool, tried))
+        if only is not None and (only not in pool.ready or only in tried):
+            raise NoReplica("The replica that holds this response is not ready; try again shortly.")
         if self._queue.waiting_for(pool):
             return None
-        return self._lease(request, pool, exchange, tried)
+        return self._lease(request, pool, exchange, tried, only)
 
     async def wait(
-        self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
+        self,
+        request: InferenceRequest,
+        pool: Pool,
+        exchange: Exchange,
+        tried: Sequence[Replica],
+        only: Replica | None = None,
     ) -> Lease:
         """Queue until a replica has room; raises `QueueFull` and `QueueTimeout`.
 
@@ -95,7 +107,7 @@ class Admission(FleetListener):
         granted: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
         desk = self._desks.get(pool.model) or self._open_desk(pool)
         account = desk.book.account(exchange.caller)
-        waiter = Waiter(next(self._serial), request, pool, exchange, tried, granted, account)
+        waiter = Waiter(next(self._serial), request, pool, exchange, tried, granted, account, only)
         seconds = self._rules.seconds
         self._enter(waiter)
         try:
@@ -184,7 +196,7 @@ class Admission(FleetListener):
         def take(waiter: Waiter) -> bool:
             if not waiter.may_use(replica):
                 return False
-            lease = self._lease(waiter.request, waiter.pool, waiter.exchange, waiter.tried)
+            lease = self._lease(waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only)
             if lease is None:
                 return False
             waiter.account.book.charge(waiter.account)
@@ -226,10 +238,15 @@ class Admission(FleetListener):
     # Grants
 
     def _lease(
-        self, request: InferenceRequest, pool: Pool, exchange: Exchange, tried: Sequence[Replica]
+        self,
+        request: InferenceRequest,
+        pool: Pool,
+        exchange: Exchange,
+        tried: Sequence[Replica],
+        only: Replica | None,
     ) -> Lease | None:
         """Ask the policy and lease what it chose; None when nobody has room or it says to wait."""
-        candidates: Sequence[Replica] = pool.ready
+        candidates: Sequence[Replica] = pool.ready if only is None else [only]
         if pool.bounded or tried:
             candidates = [one for one in candidates if one.has_room and one not in tried]
             if not candidates:

@@ -1,5 +1,7 @@
 """Which replica holds a stored response: follow-ups of the Responses API must meet the one that made it."""
 
+from replicarouter.errors import NoReplica, ResponseNotFound
+from replicarouter.fleet.registry import Fleet, Pool
 from replicarouter.fleet.replica import Replica
 
 CAPACITY = 65536
@@ -30,3 +32,25 @@ class Owners:
         if owner is not None:
             self._owners[response_id] = owner
         return owner
+
+    def destination(self, fleet: Fleet, response_id: str, model: str | None) -> tuple[Pool, Replica | None]:
+        """Where a request goes that builds upon a stored response: its pool, and the one replica that will
+        do. Nobody in particular where the owner is not known, or serves another model than is named.
+
+        Raises what `Fleet.pool_for` raises, and `ResponseNotFound` when the owner has left the fleet, or
+        when neither owner nor model say which of several pools it could be.
+        """
+        owner = self.find(response_id)
+        if owner is None:
+            if model is None and len(fleet.pools) > 1:
+                raise ResponseNotFound("This router knows no such response; send the conversation anew.")
+            return fleet.pool_for(model), None
+        if owner not in fleet:
+            raise ResponseNotFound("The replica that held this response is gone; send the conversation anew.")
+        if model is not None:
+            pool = fleet.pool_for(model)
+            return pool, owner if owner in pool.replicas else None
+        for pool in fleet.pools.values():
+            if owner in pool.replicas:
+                return pool, owner
+        raise NoReplica("The replica that holds this response is not ready; try again shortly.")

@@ -31,6 +31,7 @@ class Waiter:
     tried: Sequence[Replica]
     granted: "asyncio.Future[Lease]"
     account: Account
+    only: Replica | None = None
 
     @property
     def place(self) -> tuple[str, int]:
@@ -39,6 +40,8 @@ class Waiter:
 
     def may_use(self, replica: Replica) -> bool:
         """Whether `replica` could serve it, and it still waits."""
+        if self.only is not None and replica is not self.only:
+            return False
         return not self.granted.done() and replica in self.pool.ready and replica not in self.tried
 
 

@@ -17,7 +17,7 @@ import uvloop
 from replicarouter.app import Router
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
-from replicarouter.cli.startup import raise_descriptor_limit, start_up_block
+from replicarouter.cli.startup import raise_descriptor_limit, return_large_blocks, start_up_block
 from replicarouter.errors import SettingsError
 from replicarouter.reload.files import files_of
 from replicarouter.reload.reloader import Reloader
@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch and not files_of(settings, arguments.config):
         raise SettingsError("--watch: there is no file to watch; give --config FILE")
     logs.set_up(settings.log.level, settings.log.format)
+    return_large_blocks()
     descriptors = raise_descriptor_limit()
     return uvloop.run(_serve(_Order(settings, load, arguments.config, arguments.watch), descriptors))
 

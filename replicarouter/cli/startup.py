@@ -1,7 +1,9 @@
 """What `serve` says when it starts, and the warnings that spare a slow benchmark."""
 
+import ctypes
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from replicarouter import __version__
@@ -16,6 +18,9 @@ ASSUMED_MAX_NUM_SEQS = 256
 ENGINE_KEEPALIVE = 5.0
 """Seconds after which uvicorn-based engines close an idle connection."""
 
+_M_MMAP_THRESHOLD = -3
+"""glibc's malloc.h."""
+
 SPARE_DESCRIPTORS = 64
 """Descriptors for listeners, probes, scrapes and logs."""
 
@@ -26,6 +31,16 @@ class Capacity:
 
     requests: int
     assumed: int
+
+
+def return_large_blocks() -> None:
+    """Have memory of a mebibyte and more go back to the system as soon as it is freed.
+
+    glibc stops doing so by itself for sizes that it has seen freed (mallopt(3), M_MMAP_THRESHOLD): after
+    one burst of large bodies the process would stay as large as all of them together.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
 
 
 def raise_descriptor_limit() -> int:

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 TICK = 0.25
 """Seconds between two calls of `tick`."""
 
+AT_WORK = frozenset((Stage.SENT, Stage.STREAMING))
 SWITCHING_PROTOCOLS = 101
 TOO_MANY_REQUESTS = 429
 SERVER_ERROR = 500
@@ -48,7 +49,7 @@ class Health(FleetListener):
 
     def answered(self, replica: Replica, now: float) -> None:  # noqa: ARG002
         """It gave an answer that speaks for it."""
-        self._cooling.answered(replica)
+        self._cooling.start_over(replica)
         record = self._outliers.record(replica)
         if record is not None:
             record.failures = 0
@@ -96,7 +97,7 @@ class Health(FleetListener):
     def removed(self, replica: Replica) -> None:
         """Forget it."""
         self._outliers.forget(replica)
-        self._cooling.answered(replica)
+        self._cooling.start_over(replica)
         self._stalls.forget(replica)
 
     # What time brings
@@ -105,7 +106,7 @@ class Health(FleetListener):
         """Let those back whose time is over, judge trials and stalls. To be called each `TICK` seconds."""
         at_work: dict[str, list[Exchange]] = {}
         for exchange in self._fleet.ledger.in_flight.values():
-            if exchange.stage in {Stage.SENT, Stage.STREAMING}:
+            if exchange.stage in AT_WORK:
                 at_work.setdefault(exchange.replica, []).append(exchange)
         for replica in self._fleet.replicas:
             exchanges = at_work.get(replica.name, [])
@@ -117,11 +118,12 @@ class Health(FleetListener):
 
     def _look_at_trial(self, replica: Replica, exchanges: list[Exchange]) -> None:
         """A response that has begun well is answer enough: its end may be far away."""
-        replica.narrow_trial()
         record = self._outliers.record(replica)
-        if record is not None and any(
-            exchange.leased_at >= record.tried_at and _speaks_for_it(exchange) for exchange in exchanges
-        ):
+        if record is None:
+            return
+        tried = [exchange for exchange in exchanges if exchange.leased_at >= record.tried_at]
+        replica.narrow_trial(len(exchanges) - len(tried))
+        if any(_speaks_for_it(exchange) for exchange in tried):
             record.failures = 0
             self._prove(replica)
 

@@ -223,8 +223,6 @@ class Fleet:
 
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
-        if replica not in self:
-            return
         fresh = tuple({card["id"]: dict(card) for card in cards}.values())
         if fresh != replica.cards:
             replica.cards = fresh

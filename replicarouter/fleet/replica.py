@@ -134,9 +134,9 @@ class Replica:
         # They led to the ejection, which is over; with their penalty nobody would choose it.
         self.failures.clear()
 
-    def narrow_trial(self) -> None:
-        """See that requests from before the trial have ended, and leave no room for new ones."""
-        self._trial_above = min(self._trial_above, self.outstanding)
+    def narrow_trial(self, older: int) -> None:
+        """So many requests from before the trial are left: what the others had is no room for new ones."""
+        self._trial_above = min(self._trial_above, older)
 
     def end_trial(self) -> None:
         """Give it as many requests as any other."""

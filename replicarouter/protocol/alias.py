@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote, unquote_plus
 
 import orjson
 
 from replicarouter.errors import InvalidRequest
-from replicarouter.protocol.form import DISPOSITION, LONGEST_MODEL, names_model
-
-Span = tuple[int, int]
+from replicarouter.protocol.json_scan import Span
 
 _KEY = b'"model"'
 _QUOTE, _BACKSLASH, _OPENING = ord('"'), ord("\\"), b"{["
@@ -18,26 +16,36 @@ _QUOTE, _BACKSLASH, _OPENING = ord('"'), ord("\\"), b"{["
 _MARK = re.compile(rb'["{}\[\]]')
 _STRING_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*+:[ \t\r\n]*+")
-_PART_HEAD = re.compile(rb"\r\n((?:[^\r\n]+\r\n){1,64})\r\n")
 
 _CANNOT = "The name of the model in this request body cannot be replaced; send it as plain UTF-8."
+
+
+def json_name(name: str) -> bytes:
+    """A model's name as the value of a JSON field."""
+    return orjson.dumps(name)
+
+
+def form_name(name: str) -> bytes:
+    """A model's name as the value of a form's field."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def rewrite_model(body: bytes, name: str) -> bytes:
     """Put `name` into the field `model` of a JSON object, which must be valid and have it as a string.
 
     Where the field is given several times all are changed: which of them counts differs among readers.
-    Raises `InvalidRequest` where it cannot be found: JSON may be in UTF-16, too.
+    Looks no further than where the last of them can be. Raises `InvalidRequest` where it cannot be
+    found: JSON may be in UTF-16, too.
     """
-    return _replaced(body, _json_spans(body), orjson.dumps(name))
-
-
-def rewrite_form(body: bytes, name: str) -> bytes:
-    """Put `name` into the field `model` of a multipart form; its body may go on behind `body`.
-
-    Raises `InvalidRequest` where there is no such field.
-    """
-    return _replaced(body, _form_spans(body), name.encode("utf-8", "surrogateescape"))
+    value = json_name(name)
+    parts: list[bytes] = []
+    begin = 0
+    for start, end in _spans(body):
+        parts += (body[begin:start], value)
+        begin = end
+    if not parts:
+        raise InvalidRequest(_CANNOT, param="model")
+    return b"".join((*parts, body[begin:]))
 
 
 def rewrite_query(target: str, name: str) -> str:
@@ -52,18 +60,7 @@ def _is_model(field: str) -> bool:
     return unquote_plus(field.partition("=")[0]) == "model"
 
 
-def _replaced(body: bytes, spans: Iterable[Span], value: bytes) -> bytes:
-    parts = []
-    begin = 0
-    for start, end in spans:
-        parts += (body[begin:start], value)
-        begin = end
-    if not parts:
-        raise InvalidRequest(_CANNOT, param="model")
-    return b"".join((*parts, body[begin:]))
-
-
-def _json_spans(body: bytes) -> Iterator[Span]:
+def _spans(body: bytes) -> Iterator[Span]:
     """Where the values of the outermost object's fields called model stand, with their quotes."""
     # A name can be written with escapes (\u006d for m); only then has the rest to be looked through.
     last = len(body) if b"\\u00" in body else body.rfind(_KEY)
@@ -85,9 +82,9 @@ def _json_spans(body: bytes) -> Iterator[Span]:
 
 def _string_end(body: bytes, start: int) -> int:
     """Where a string ends whose first character stands at `start`. Long ones seldom hold a quote."""
-    quote = body.find(b'"', start)
-    if body[quote - 1] != _BACKSLASH:
-        return quote + 1
+    end = body.find(b'"', start)
+    if body[end - 1] != _BACKSLASH:
+        return end + 1
     rest = _STRING_REST.match(body, start)
     return rest.end() if rest is not None else len(body)
 
@@ -96,22 +93,3 @@ def _says_model(string: bytes) -> bool:
     if string == _KEY:
         return True
     return b"\\" in string and json.loads(string) == "model"
-
-
-def _form_spans(body: bytes) -> Iterator[Span]:
-    """Where the values of the form's fields called model stand.
-
-    A form begins with its delimiter, and only what follows one is a head: a file may hold another form.
-    """
-    delimiter = body[: body.find(b"\r\n")]
-    if not delimiter.startswith(b"--"):
-        return
-    place = 0
-    while place >= 0:
-        head = _PART_HEAD.match(body, place + len(delimiter))
-        following = body.find(b"\r\n" + delimiter, place + len(delimiter))
-        disposition = DISPOSITION.search(head[1]) if head is not None else None
-        if head is not None and disposition is not None and names_model(disposition[1]):
-            if 0 <= following - head.end() <= LONGEST_MODEL:
-                yield head.end(), following
-        place = following + 2 if following >= 0 else -1

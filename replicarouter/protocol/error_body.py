@@ -31,6 +31,8 @@ def error_headers(error: RouterError) -> list[tuple[str, str]]:
     headers = []
     if error.retry_after is not None:
         headers.append(("Retry-After", str(error.retry_after)))
+    if error.status == 401:
+        headers.append(("WWW-Authenticate", "Bearer"))
     if error.allow is not None:
         headers.append(("Allow", error.allow))
     if error.upgrade is not None:

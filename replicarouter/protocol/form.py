@@ -22,17 +22,19 @@ def names_model(disposition: bytes) -> bool:
 
 
 class ModelField:
-    """Feed it the body, piece by piece, until `over`: then `model` is the field's value, or None when
-    there is none that could name a model.
+    """Feed it the body, piece by piece, until `over`: then `model` is the field's value, which stands at
+    `span` in the body, or None when there is none that could name a model.
 
     The boundary is taken from the body's own first line.
     """
 
-    __slots__ = ("_delimiter", "_rest", "_step", "model", "over")
+    __slots__ = ("_delimiter", "_fed", "_rest", "_step", "model", "over", "span")
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.span: tuple[int, int] | None = None
         self.over = False
+        self._fed = 0
         self._rest = b""
         self._delimiter = b""
         self._step = self._read_boundary
@@ -41,6 +43,7 @@ class ModelField:
         """Look at the next bytes."""
         if self.over:
             return
+        self._fed += len(data)
         self._rest += data
         while not self.over and self._step():
             pass
@@ -89,6 +92,8 @@ class ModelField:
         if end > LONGEST_MODEL or (end < 0 and len(self._rest) > LONGEST_MODEL + len(self._delimiter)):
             self.over = True
         elif end >= 0:
+            start = self._fed - len(self._rest)
+            self.span = start, start + end
             self.model = self._rest[:end].decode("utf-8", "replace") or None
             self.over = True
         return False

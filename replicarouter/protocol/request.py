@@ -10,7 +10,7 @@ import orjson
 from replicarouter.errors import InvalidRequest, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body, Endpoint
 from replicarouter.protocol.form import ModelField
-from replicarouter.protocol.json_scan import BadJson, scan_object
+from replicarouter.protocol.json_scan import BadJson, Span, scan_object
 
 LARGE = 2**20
 """Bytes above which a JSON body is scanned in steps: parsing 30 MB of messages takes 50 to 250 ms in one
@@ -18,17 +18,20 @@ go, in which no stream would move."""
 
 NEEDS_PLAIN = "Send the request body uncompressed: its 'model' decides where it goes."
 
-_READ = ("model", "stream")
+_READ = ("model", "previous_response_id", "stream")
 _NO_JSON = "The request body is not valid JSON."
 
 
 @dataclass(slots=True, eq=False)
 class InferenceRequest:
-    """One request as policies see it. `model` is None when it names none."""
+    """One request as policies see it. `model` is None when it names none; `model_at` is where its value
+    stands in the body, if that is known. `response_id`: the stored response that it builds upon."""
 
     endpoint: Endpoint
     model: str | None
     stream: bool = False
+    model_at: Span | None = None
+    response_id: str | None = None
 
 
 def understand(
@@ -46,7 +49,7 @@ def understand(
     if kind is Body.FORM:
         field = ModelField()
         field.feed(body)
-        return InferenceRequest(endpoint, field.model)
+        return InferenceRequest(endpoint, field.model, model_at=field.span)
     if endpoint.added and not must_read:
         return InferenceRequest(endpoint, None)
     if kind is Body.OPTIONAL and not body:
@@ -66,7 +69,9 @@ def understand_large(endpoint: Endpoint, body: bytes) -> Generator[None, None, I
         spans = yield from scan_object(body, _READ)
     except BadJson:
         raise InvalidRequest(_NO_JSON) from None
-    return _asked(endpoint, {name: _scanned(body[start:end]) for name, (start, end) in spans.items()})
+    inference = _asked(endpoint, {name: _scanned(body[start:end]) for name, (start, end) in spans.items()})
+    inference.model_at = spans.get("model")
+    return inference
 
 
 def _scanned(value: bytes) -> Any:
@@ -78,7 +83,11 @@ def _asked(endpoint: Endpoint, fields: Mapping[str, Any]) -> InferenceRequest:
     model = fields.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("The field 'model' must be a string.", param="model")
-    return InferenceRequest(endpoint, model, fields.get("stream") is True)
+    inference = InferenceRequest(endpoint, model, fields.get("stream") is True)
+    previous = fields.get("previous_response_id")
+    if isinstance(previous, str):
+        inference.response_id = previous
+    return inference
 
 
 def _json(body: bytes) -> Any:

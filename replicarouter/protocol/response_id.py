@@ -1,11 +1,21 @@
-"""The id of a stored response in the first bytes of an answer of the Responses API."""
+"""Ids of stored responses: in the path of a request, and in the first bytes of an answer."""
 
 import re
+from urllib.parse import unquote
+
+RESPONSES = "/v1/responses"
 
 MOST_SEARCHED = 16384
 """Bytes at the beginning of an answer in which its id is looked for."""
 
 _ID = re.compile(rb'"id"[ \t\r\n]*:[ \t\r\n]*"(resp[^"\\\x00-\x1f]{1,250})"')
+
+
+def named_in_path(path: str) -> str | None:
+    """The id in a path below `/v1/responses/`; None in any other path."""
+    if not path.startswith(f"{RESPONSES}/"):
+        return None
+    return unquote(path[len(RESPONSES) + 1 :].partition("/")[0])
 
 
 class ResponseIdFinder:

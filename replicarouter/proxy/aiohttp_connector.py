@@ -5,7 +5,9 @@ pyproject.toml says which releases were seen.
 """
 
 import asyncio
+import errno
 import functools
+import os
 from collections.abc import Callable
 from ssl import SSLContext
 from time import monotonic
@@ -16,6 +18,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.connector import Connection
 from yarl import URL
+
+from replicarouter.proxy.descriptors import Descriptors
 
 __all__ = ("Connector", "Receiver", "ReplicaConnection")
 
@@ -78,12 +82,21 @@ class Connector(TCPConnector):
         limit_per_host: int,
         keepalive_timeout: float,
         ssl: SSLContext | bool = True,
+        descriptors: Descriptors | None = None,
     ) -> None:
         super().__init__(
             limit=limit, limit_per_host=limit_per_host, keepalive_timeout=keepalive_timeout, ssl=ssl
         )
         make: type[ResponseHandler] = ReplicaConnection
         self._factory = functools.partial(make, loop=self._loop)
+        self._descriptors = descriptors
+        if descriptors is not None:
+            descriptors.count(lambda: self.in_use)
+
+    @property
+    def in_use(self) -> int:
+        """Connections that are open or being opened."""
+        return len(self._acquired) + sum(map(len, self._conns.values()))
 
     def template(self, url: str) -> ClientRequest:
         """What the connector wants to know of a replica's address; made once, used for every request."""
@@ -114,5 +127,10 @@ class Connector(TCPConnector):
             protocol.close()
 
     async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
-        """A pooled or new connection; its `sock_connect` bounds TCP and TLS."""
+        """A pooled or new connection; its `sock_connect` bounds TCP and TLS.
+
+        Raises `OSError` like the operating system when descriptors are scarce.
+        """
+        if self._descriptors is not None and self._descriptors.scarce:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return await self.connect(template, [], timeout)

@@ -5,10 +5,7 @@ pyproject.toml says which releases were seen.
 """
 
 import asyncio
-import fcntl
 import select
-import struct
-import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -22,6 +19,7 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
+from replicarouter.proxy.write_watch import WriteWatch
 
 __all__ = (
     "ClientConnection",
@@ -29,9 +27,6 @@ __all__ = (
     "InboundRequest",
     "Session",
 )
-
-_INT = struct.Struct("i")
-
 SPARING = 65536
 """Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
 
@@ -106,12 +101,24 @@ class FrontServer(Server):
         self.refuse = refuse
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
+        self.on_connection: Callable[[], None] | None = None
 
     @property
     def unwritten(self) -> int:
         """Bytes of answers that clients have yet to take."""
         transports = [connection.transport for connection in self.connections]
         return sum(one.get_write_buffer_size() for one in transports if one is not None)
+
+    @property
+    def in_use(self) -> int:
+        """Connections of clients."""
+        return len(self._connections)
+
+    def close_idle(self) -> None:
+        """Close the connections of clients that have been answered and ask for nothing."""
+        for connection in self.connections:
+            if isinstance(connection, ClientConnection) and connection.idle:
+                connection.force_close()
 
     def __call__(self) -> "ClientConnection":
         """A protocol for a new client connection."""
@@ -133,8 +140,7 @@ class ClientConnection(RequestHandler):
         "_head_timer",
         "_payload",
         "_session",
-        "_unwritten",
-        "_write_timer",
+        "_write_watch",
         "full",
         "on_writable",
         "peer",
@@ -149,8 +155,7 @@ class ClientConnection(RequestHandler):
         self._payload: StreamReader | None = None
         self._session: Session | None = None
         self._eof = False
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._unwritten = 0
+        self._write_watch = WriteWatch(front.write_timeout)
         self.full = False
         self.peer = ""
         self.on_writable: Callable[[], None] | None = None
@@ -256,6 +261,11 @@ class ClientConnection(RequestHandler):
             self.data_received(tail)
 
     @property
+    def idle(self) -> bool:
+        """Whether a request was answered and no other has begun."""
+        return self._request_count > 0 and self._waiter is not None and not self._head_begun
+
+    @property
     def hung_up(self) -> bool:
         """Whether the client has left; tells it also while nothing is read from the connection."""
         if self.transport is None:
@@ -277,6 +287,8 @@ class ClientConnection(RequestHandler):
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self._expect_head()
+        if self._front.on_connection is not None:
+            self._front.on_connection()
 
     def data_received(self, data: bytes) -> None:
         """Parse; a head that has begun must end in time."""
@@ -323,10 +335,10 @@ class ClientConnection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers; the server cancels the handler."""
-        for timer in (self._head_timer, self._write_timer):
-            if timer is not None:
-                timer.cancel()
-        self._head_timer = self._write_timer = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        self._write_watch.stop()
         self.on_writable = None
         if self._session is not None:
             # It knows best how it has ended; its handler returns by itself.
@@ -338,13 +350,11 @@ class ClientConnection(RequestHandler):
         """The client's buffer is full: it must take something in time."""
         super().pause_writing()
         self.full = True
-        self._watch_writing()
+        self._write_watch.start(self.transport)
 
     def resume_writing(self) -> None:
         """The client takes bytes again."""
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+        self._write_watch.stop()
         super().resume_writing()
         self.full = False
         if self.on_writable is not None:
@@ -364,30 +374,6 @@ class ClientConnection(RequestHandler):
             error = RequestTimeout(f"The request's head was not complete after {limit:g} seconds.")
             self._front.refuse(self, error)
         self.force_close()
-
-    def _watch_writing(self) -> None:
-        limit = self._front.write_timeout
-        if limit > 0 and self.transport is not None:
-            self._unwritten = _untaken(self.transport)
-            self._write_timer = self._loop.call_later(limit, self._write_overdue)
-
-    def _write_overdue(self) -> None:
-        """Close a connection that took nothing; a slow one only has to go on."""
-        self._write_timer = None
-        transport = self.transport
-        if transport is None:
-            return
-        if _untaken(transport) >= self._unwritten:
-            transport.abort()
-        else:
-            self._watch_writing()
-
-
-def _untaken(transport: asyncio.Transport) -> int:
-    """Bytes the client has not taken: in the transport's buffer and in the kernel's."""
-    connection = transport.get_extra_info("socket")
-    in_kernel = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(_INT.size))
-    return transport.get_write_buffer_size() + int(_INT.unpack(in_kernel)[0])
 
 
 def _parse_error(error: BaseException | None) -> RouterError:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import ClassVar, Literal
 
 from aiohttp import hdrs
@@ -9,6 +10,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from replicarouter.errors import BodyTooLarge, ExpectationFailed, MalformedRequest, RequestTimeout
+from replicarouter.protocol.json_scan import Span
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 from replicarouter.proxy.memory import BodyMemory
 
@@ -30,6 +32,12 @@ class Body:
     streams: ClassVar[Literal[False]] = False
     replayable: ClassVar[bool] = True
     sent: ClassVar[bool] = True
+
+    def put(self, span: Span, value: bytes) -> None:
+        """Have `value` in place of what stands at `span`."""
+        start, end = span
+        self.data = b"".join((self.data[:start], value, self.data[end:]))
+        self.length = len(self.data)
 
     def drop(self) -> None:
         """Let go of the bytes: nothing is sent again. To drop twice is to drop once."""
@@ -122,16 +130,17 @@ async def receive_body(request: InboundRequest, *, most: int, gap: float, memory
     """
     arriving = Arriving(request, most=most, gap=gap)
     body = Body(b"", 0, memory)
-    parts: list[bytes] = []
+    # It grows in place and gives its bytes away as they are: they are copied once, piece by piece.
+    buffer = BytesIO()
     try:
         _hold(body, arriving.declared or 0)
         while not arriving.ended:
-            parts.append(await arriving.read())
+            buffer.write(await arriving.read())
             _hold(body, arriving.received)
     except BaseException:
         body.drop()
         raise
-    body.data = parts[0] if len(parts) == 1 else b"".join(parts)
+    body.data = buffer.getvalue()
     body.length = arriving.received
     return body
 

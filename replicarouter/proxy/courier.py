@@ -91,7 +91,7 @@ class Courier:
     async def _lease(self, errand: Errand) -> Lease | None:
         """A lease for the next attempt; None when an engine's refusal is the last word."""
         admission, declined = self._roads.admission, errand.declined
-        order = errand.inference, errand.pool, errand.exchange, errand.tried
+        order = errand.inference, errand.pool, errand.exchange, errand.tried, errand.only
         try:
             lease = admission.grant(*order)
             if lease is None:
@@ -165,6 +165,8 @@ class Courier:
     def _elsewhere(self, errand: Errand, replica: Replica) -> bool:
         """Whether another replica is to have a request that `replica` refused."""
         if len(errand.tried) + 1 >= self.rules.attempts or not errand.body.replayable:
+            return False
+        if errand.only is not None:
             return False
         others = (one for one in errand.pool.ready if one is not replica and one not in errand.tried)
         return next(others, None) is not None and self.budget.take(self.terms.clock())

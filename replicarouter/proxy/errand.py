@@ -30,8 +30,12 @@ class Learn(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Errand:
-    """What goes where, and for whom: `upgrade` asks for a WebSocket session; `tried` are the replicas that
-    had it; `failure` and `declined` what the last of them made of it, `retry_reason` which of both it was."""
+    """What goes where, and for whom.
+
+    `only` this replica will do, if it is given; `learn` is told of a stored response; `upgrade` asks for a
+    WebSocket session. `tried` are the replicas that had it; `failure` and `declined` what the last of them
+    made of it, `retry_reason` which of both it was.
+    """
 
     inference: InferenceRequest
     pool: Pool
@@ -39,6 +43,7 @@ class Errand:
     body: Body | Upload
     caller: Caller
     exchange: Exchange
+    only: Replica | None = None
     learn: Learn | None = None
     upgrade: bool = False
     tried: list[Replica] = field(default_factory=list)

@@ -9,6 +9,7 @@ from aiohttp import hdrs
 from aiohttp.http_parser import RawRequestMessage
 from multidict import istr
 
+from replicarouter.admission.owners import Owners
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining, InternalError, MethodNotAllowed, RouterError, TotalTimeout
 from replicarouter.exchange import CLIENT_GONE, OTHER, Exchange
@@ -19,8 +20,10 @@ from replicarouter.protocol.endpoints import Body as BodyKind
 from replicarouter.protocol.endpoints import Endpoint, Endpoints, body_kind
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.request import InferenceRequest, understand
+from replicarouter.protocol.response_id import RESPONSES, named_in_path
 from replicarouter.protocol.upgrade import check_asked, understand_session
 from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest
+from replicarouter.proxy.alias import resolve
 from replicarouter.proxy.answers import end_broken, write_answer
 from replicarouter.proxy.body import Body, arrived_body
 from replicarouter.proxy.caller import Caller
@@ -60,6 +63,7 @@ class Rooms:
     reception: Reception
     register: Register
     aliases: dict[str, str]
+    owners: Owners
 
 
 class Corridor:
@@ -176,7 +180,7 @@ class Corridor:
         endpoint: Endpoint | None,
     ) -> None:
         """Receive, understand, find the pool, and try its replicas."""
-        message = request.message
+        message, rooms = request.message, self._rooms
         if caller.refusal is not None:
             raise caller.refusal
         kind = body_kind(endpoint, message.method)
@@ -196,7 +200,7 @@ class Corridor:
                 inference = understand_session(endpoint, message.path.partition("?")[2], body_length=length)
             else:
                 encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
-                must_read = len(self._rooms.fleet.pools) > 1
+                must_read = len(rooms.fleet.pools) > 1 or bool(rooms.aliases and not endpoint.added)
                 if body is None:
                     asked = Asked(endpoint, kind, encoded=encoded, must_read=must_read)
                     body, inference = await self._receive(request, asked, exchange)
@@ -207,13 +211,35 @@ class Corridor:
             exchange.received_at = self._clock()
             if inference.model is not None:
                 exchange.model = OTHER
-            pool = self._rooms.fleet.pool_for(inference.model)
-            exchange.model = pool.model
-            errand = Errand(inference, pool, message, body, caller, exchange, upgrade=upgrade)
-            await self._rooms.courier.deliver(errand)
+            if rooms.aliases:
+                message = resolve(rooms.aliases, inference, kind, message, body)
+            errand = self._make_errand(inference, message, body, caller, exchange)
+            errand.upgrade = upgrade
+            await rooms.courier.deliver(errand)
         finally:
             if body is not None:
                 body.drop()
+
+    def _make_errand(
+        self,
+        inference: InferenceRequest,
+        message: RawRequestMessage,
+        body: Body | Upload,
+        caller: Caller,
+        exchange: Exchange,
+    ) -> Errand:
+        """Find the pool, and the one replica that will do where a stored response is built upon."""
+        fleet, owners = self._rooms.fleet, self._rooms.owners
+        response_id = inference.response_id or named_in_path(exchange.path)
+        if response_id is None:
+            pool, owner = fleet.pool_for(inference.model), None
+        else:
+            pool, owner = owners.destination(fleet, response_id, inference.model)
+        exchange.model = pool.model
+        errand = Errand(inference, pool, message, body, caller, exchange, only=owner)
+        if exchange.endpoint == RESPONSES:
+            errand.learn = owners.learn
+        return errand
 
     async def _receive(
         self, request: InboundRequest, asked: Asked, exchange: Exchange

@@ -69,7 +69,8 @@ class Intake:
         if asked.encoded:
             raise UnsupportedEncoding(NEEDS_PLAIN)
         try:
-            return InferenceRequest(asked.endpoint, await upload.find_model())
+            field = await upload.find_model()
+            return InferenceRequest(asked.endpoint, field.model, model_at=field.span)
         except BaseException:
             upload.drop()
             raise

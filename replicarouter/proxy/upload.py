@@ -9,6 +9,7 @@ from replicarouter.errors import Overloaded
 from replicarouter.exchange import Exchange
 from replicarouter.protocol.form import ModelField
 from replicarouter.protocol.headers import UNKNOWN
+from replicarouter.protocol.json_scan import Span
 from replicarouter.proxy.body import Arriving
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.spool import Spool
@@ -35,6 +36,7 @@ class Upload:
         "_clock",
         "_dropped",
         "_exchange",
+        "_patch",
         "_scope",
         "_spool",
         "sent",
@@ -47,23 +49,29 @@ class Upload:
         self._exchange = exchange
         self._clock = clock
         self._scope: asyncio.Timeout | None = None
+        self._patch: tuple[int, int, bytes] | None = None
         self._dropped = False
         self.sent = False
 
     @property
     def length(self) -> int:
         """Its bytes: as declared or as counted, `UNKNOWN` while it is chunked and still arriving."""
-        if self._arriving.declared is not None:
-            return self._arriving.declared
-        return self._arriving.received if self._arriving.ended else UNKNOWN
+        arriving = self._arriving
+        if arriving.declared is None and not arriving.ended:
+            return UNKNOWN
+        length = arriving.received if arriving.declared is None else arriving.declared
+        if self._patch is not None:
+            start, end, value = self._patch
+            length += len(value) - (end - start)
+        return length
 
     @property
     def replayable(self) -> bool:
         """Whether everything that was read is still there."""
         return not self._dropped and self._spool.size == self._arriving.received
 
-    async def find_model(self) -> str | None:
-        """Spool what comes until it has named the form's model; None when it names none.
+    async def find_model(self) -> ModelField:
+        """Spool what comes until it has named the form's model, or cannot any more.
 
         Raises what `Arriving.read` raises, and `Overloaded`.
         """
@@ -72,7 +80,11 @@ class Upload:
             data = await self._read()
             field.feed(data)
             await self._spool.add(data)
-        return field.model
+        return field
+
+    def put(self, span: Span, value: bytes) -> None:
+        """Send `value` in place of what stands at `span`, which has come already."""
+        self._patch = *span, value
 
     async def pump(self, link: Link, done: "asyncio.Future[None]") -> None:
         """Send all of it, from the beginning; ends early when `done` is, or `stop` is called.
@@ -116,10 +128,13 @@ class Upload:
 
     async def _send(self, link: Link) -> None:
         chunked = self.length == UNKNOWN
-        number = 0
-        while data := await self._spool.piece(number):
-            await self._put(link, data, chunked=chunked)
+        number = at = 0
+        while piece := await self._spool.piece(number):
+            data = piece if self._patch is None else _patched(piece, at, *self._patch)
+            if data:
+                await self._put(link, data, chunked=chunked)
             number += 1
+            at += len(piece)
         while not self._arriving.ended:
             data = await self._await_client()
             if data:
@@ -182,6 +197,14 @@ class Upload:
             await spool.add(data)
         except Overloaded:
             spool.drop()
+
+
+def _patched(piece: bytes, at: int, start: int, end: int, value: bytes) -> bytes:
+    """A piece of the body that begins at `at`, with `value` for what of it stands from `start` to `end`."""
+    size = len(piece)
+    before = piece[: min(max(start - at, 0), size)]
+    behind = piece[min(max(end - at, 0), size) :]
+    return before + value + behind if at <= start < at + size else before + behind
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

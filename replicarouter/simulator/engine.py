@@ -138,6 +138,8 @@ class SimulatedEngine:
             await self._control_port.stop()
         for connection in self.connections:
             connection.abort()
+        for _ in range(3):  # so that those that have just been accepted are told of
+            await asyncio.sleep(0)
         await self._deserted.wait()
         if self._timer:
             self._timer.cancel()
@@ -288,7 +290,7 @@ class SimulatedEngine:
         return f"[{self.options.host}]" if ":" in self.options.host else self.options.host
 
     def _paced(self, seconds: float) -> float:
-        return seconds / self.options.speed if self.options.speed else 0.0
+        return seconds * self.slowness / self.options.speed if self.options.speed else 0.0
 
     def _after(self, delay: float) -> asyncio.Handle:
         if delay > 0:

@@ -47,6 +47,7 @@ class Entrance:
         try:
             while self._bound:
                 one = self._bound.pop()
+                one.listen(_BACKLOG)  # here, since uvloop cannot be rid of a server that failed to
                 self._servers.append(await loop.create_server(self._factory, sock=one, backlog=_BACKLOG))
         except OSError as error:
             one.close()

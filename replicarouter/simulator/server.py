@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
         self._note("started")
         if wanted.stream:
             self._write(stream_head(now=created, keep_alive=self._keep_alive, chunked=request.modern))
-            if self._silent or self._transport.is_closing():
+            if self._transport.is_closing():
                 return
             frames = StreamFrames(
                 wanted, model=model, answer_id=answer_id, created=created, chunked=request.modern
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
             self._answer = WholeAnswer(
                 wanted, model=model, answer_id=answer_id, created=created, send=self._send_whole
             )
-        self._answer.paused = self._write_paused
+        self._answer.paused = self._write_paused or self._silent
         self._service.submit(self._answer)
 
     def _send_whole(self, document: bytes) -> None:

@@ -508,7 +508,11 @@ async def test_nothing_is_lost_whenever_somebody_is_shed(
         scene.waiting[3] = asyncio.ensure_future(come)
 
     lease = scenery.leases.pop()
-    steps = {"shed": shed, "leave": leave, "grant": lambda: scene.give_back(lease)}
+    steps: dict[str, Callable[[], None]] = {
+        "shed": shed,
+        "leave": leave,
+        "grant": lambda: scene.give_back(lease),
+    }
     for step, pause in zip(order, (*turns, 0), strict=True):
         steps[step]()
         for _ in range(pause):

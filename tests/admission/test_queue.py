@@ -171,19 +171,32 @@ async def test_who_holds_less_comes_first_though_its_turn_is_later(queue: Queue,
     assert callers(server.run()) == "b a"
 
 
-async def test_who_keeps_its_requests_long_does_not_get_all_the_room(queue: Queue, add: MakeWaiter) -> None:
-    for _ in range(40):
+@pytest.mark.parametrize(("quick", "expected"), [("b", 3), ("double", 4)])
+async def test_who_keeps_its_requests_long_does_not_get_all_the_room(
+    queue: Queue, add: MakeWaiter, quick: str, expected: int
+) -> None:
+    for _ in range(60):
         add("slow")
-        add("quick")
+        add(quick)
     server = Server(queue)
-    for _ in range(4):
+    for _ in range(6):
         server.serve()
-    for _ in range(20):
-        quick = next(waiter for waiter in server.held if waiter.account.caller == "quick")
-        server.finish(quick)
+    for _ in range(40):
+        server.finish(next(waiter for waiter in server.held if waiter.account.caller == quick))
         server.serve()
 
-    assert Counter(callers(server.held).split()) == {"slow": 2, "quick": 2}
+    assert Counter(callers(server.held).split()) == {"slow": 6 - expected, quick: expected}
+
+
+async def test_when_its_oldest_request_left_a_caller_is_as_old_as_its_next(
+    queue: Queue, add: MakeWaiter
+) -> None:
+    oldest = add("a")
+    add("b")
+    add("a")
+    queue.remove(oldest)
+
+    assert callers(Server(queue).run()) == "b a"
 
 
 async def test_a_newcomer_comes_after_one_turn_of_each_at_most(queue: Queue, add: MakeWaiter) -> None:
@@ -236,8 +249,8 @@ async def test_requests_that_left_cost_their_caller_no_turn(queue: Queue, add: M
 
 async def test_between_books_the_older_request_comes_first(queue: Queue, add: MakeWaiter, book: Book) -> None:
     other, second = Book({}), Pool("m2")
-    waiters = [add("x", second, book=other), add("a"), add("b"), add("x", second, book=other), add("a")]
     book.now = 1000.0
+    waiters = [add("x", second, book=other), add("a"), add("b"), add("x", second, book=other), add("a")]
 
     assert Server(queue, "m1", "m2").run() == waiters
 

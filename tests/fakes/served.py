@@ -16,14 +16,21 @@ STARTS = 20.0
 class Served(Doors):
     """`replicarouter serve` as a process of its own."""
 
-    def __init__(self, folder: Path, replicas: tuple[FakeReplica, ...], flags: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        replicas: tuple[FakeReplica, ...],
+        flags: tuple[str, ...],
+        descriptors: int | None = None,
+    ) -> None:
         super().__init__(free_port(), free_port())
         ports = ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         fleet = [part for replica in replicas for part in ("--replica", replica.settings["url"])]
+        limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"'] if descriptors else []
         self._output = folder / "output"
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "replicarouter", "serve", *ports, *fleet, *flags],
+                [*limited, sys.executable, "-m", "replicarouter", "serve", *ports, *fleet, *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -52,8 +59,13 @@ class Served(Doors):
 
 
 class Serve(Protocol):
-    """Start the replicas and the real command in front of them; `up`: wait until it answers."""
+    """Start the replicas and the real command in front of them; `up`: wait until it answers; `descriptors`:
+    its limit of file descriptors."""
 
     async def __call__(
-        self, *replicas: FakeReplica, flags: tuple[str, ...] = (), up: bool = True
+        self,
+        *replicas: FakeReplica,
+        flags: tuple[str, ...] = (),
+        up: bool = True,
+        descriptors: int | None = None,
     ) -> Served: ...

@@ -44,6 +44,6 @@ def test_an_answer_makes_the_next_time_a_first_one() -> None:
     cooling, replica = Cooling(), a_replica()
     for _ in range(3):
         cooling.busy(replica, replica.cool_until, None)
-    cooling.answered(replica)
+    cooling.start_over(replica)
     cooling.busy(replica, 100.0, None)
     assert replica.cool_until == 101.0

@@ -251,9 +251,10 @@ def test_requests_from_before_a_trial_leave_room_for_it_and_not_for_more() -> No
     occupy(replica, streaming=4)
     assert not replica.has_room
 
-    occupy(replica, streaming=1)
-    replica.narrow_trial()
     occupy(replica, streaming=2)
+    replica.narrow_trial(1)
+    assert not replica.has_room
+    replica.narrow_trial(5)
     assert not replica.has_room
 
 

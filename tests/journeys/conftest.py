@@ -21,11 +21,16 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
     served: list[Served] = []
     fakes: list[FakeReplica] = []
 
-    async def start(*replicas: FakeReplica, flags: tuple[str, ...] = (), up: bool = True) -> Served:
+    async def start(
+        *replicas: FakeReplica,
+        flags: tuple[str, ...] = (),
+        up: bool = True,
+        descriptors: int | None = None,
+    ) -> Served:
         for replica in replicas:
             fakes.append(replica)
             await replica.listen()
-        served.append(Served(tmp_path, replicas, flags))
+        served.append(Served(tmp_path, replicas, flags, descriptors))
         if up:
             await served[-1].up()
         return served[-1]

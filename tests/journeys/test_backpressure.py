@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.client import Client, chat
 from tests.fakes.message import LAST_CHUNK, chunk
 from tests.fakes.replica import SSE_HEAD, Connection, FakeReplica, Received, event, held
-from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.running import Doors, RunningRouter, StartRouter
 from tests.fakes.wire import Wire, eventually
 
 PIECE = 64 * 1024
@@ -53,7 +53,7 @@ async def at_rest(wire: Wire) -> int:
     return wire.count_written
 
 
-async def stalled(router: RunningRouter, raw: bytes) -> Client:
+async def stalled(router: Doors, raw: bytes) -> Client:
     """A client that reads the head of its answer and nothing more."""
     client = await router.connect(receive_buffer=PIECE)
     await client.send(raw)

@@ -136,7 +136,8 @@ async def test_counts_settle_when_connections_are_refused(start_router: StartRou
 
 async def test_replica_that_restarts_attracts_no_more_than_its_share(start_router: StartRouter) -> None:
     replicas = [FakeReplica(begin_stream_and_reset) for _ in range(3)]
-    router = await start_router(*replicas)
+    options = {"health": {"slow_start": 0}, "eject": {"consecutive_failures": 1000}}
+    router = await start_router(*replicas, **options)
     await router.ask_each([chat()] * 60)
     for replica in replicas:
         replica.script = reply(OK)

@@ -93,7 +93,7 @@ async def test_a_frozen_engine_behind_green_probes_gets_trials_only_and_comes_ba
 ) -> None:
     """H57"""
     frozen, well = FakeReplica(silence), FakeReplica()
-    frozen.probes.gauges["vllm:num_requests_running"] = 3.0
+    frozen.probes.gauges = {"vllm:num_requests_running": 3.0}
     router = await start_router(
         frozen,
         well,

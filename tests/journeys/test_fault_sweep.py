@@ -394,8 +394,10 @@ async def test_replica_that_ends_idle_connections_at_any_moment_loses_no_request
         await connection.send(SIZED)
         await turns(count)
         connection.wire.close()
+        await connection.wire.until(lambda: connection.wire.closed, "the end of the connection")
 
-    router = await start_router(FakeReplica(script))
+    # Nearly every request needs its second connection here, which is more than the budget is meant for.
+    router = await start_router(FakeReplica(script), retry={"budget": 1})
     client = await router.connect()
     for count in range(TURNS):
         answer = await client.ask(chat(headers={"X-Request-Id": f"next.{count}"}))

@@ -1,5 +1,5 @@
-"""What the router believes of a replica while it works: busy is not dead, frozen is, and a newcomer
-starts slowly."""
+"""What the router believes of a replica while it works: busy is not dead, loading is not ready, and a
+newcomer starts slowly."""
 
 import asyncio
 from collections import Counter
@@ -21,14 +21,12 @@ from tests.fakes.replica import (
     event,
     held,
     reply,
-    silence,
 )
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
 Late = Callable[..., FakeReplica]
 END = event("[DONE]") + LAST_CHUNK
-STEPS = "vllm:iteration_tokens_total_count"
 
 
 def ticking(gate: asyncio.Event) -> Script:
@@ -180,16 +178,6 @@ async def test_the_only_replica_of_a_model_is_worth_waiting_for_while_it_loads(
     assert (await router.ask(chat(stream=False, model="m9"))).status == 200
 
 
-async def test_a_router_starts_before_its_replicas(late: Late, start_router: StartRouter) -> None:
-    """H60"""
-    coming = late()
-    router = await start_router(coming.settings["url"], ready=0)
-    (await router.ask(chat())).refused(503, "no_replica")
-    await coming.listen()
-    await until(router, coming, "ready")
-    assert (await router.ask(chat())).status == 200
-
-
 # Newcomers
 
 
@@ -317,102 +305,3 @@ async def test_nothing_but_the_ends_of_requests_changes_a_count(
     gate.set()
     for client in clients:
         assert (await client.answer()).ended == "clean"
-
-
-# Stalls
-
-
-STALLS = {"stall_after": 0.5, "stall_end": 1.5, "slow_start": 0}
-
-
-def freeze(replica: FakeReplica) -> None:
-    """From now on its server answers probes and metrics, and its engine does not step."""
-    replica.probes.gauges[STEPS] = 7.0
-
-
-async def test_a_frozen_engine_is_taken_out_and_its_requests_are_ended_in_the_end(
-    start_router: StartRouter,
-) -> None:
-    frozen, well = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event())), FakeReplica()
-    freeze(frozen)
-    router = await start_router(frozen, well, health=STALLS)
-    stream = await router.begin(chat())
-    await stream.wire.expect(event("1"))
-    frozen.script = silence
-    well.script = held(b"", gate := asyncio.Event(), OK)
-    others = [await router.begin(chat(stream=False)) for _ in range(2)]
-    await router.stage(sent=2, streaming=1)
-    gate.set()
-
-    await until(router, frozen, "unhealthy")
-    found = await row(router, frozen)
-    assert found["stalled"]
-    assert found["why"] == "stalled: requests, but no byte and no step of its engine"
-    assert (await router.metrics()).value("ejections_total", replica=frozen.name, reason="stalled") == 1
-    assert [(await router.ask(chat(stream=False))).status for _ in range(5)] == [200] * 5
-
-    answer = await stream.answer()
-    assert answer.ended == "dirty"
-    assert b"idle_timeout" in answer.body.raw
-    assert b"[DONE]" not in answer.body.raw
-    statuses = {(one := await client.answer()).status: one for client in others}
-    assert set(statuses) == {200, 504}
-    statuses[504].refused(504, "response_head_timeout")
-    await router.settled()
-    for request in frozen.requests:
-        await request.aborted()
-
-
-async def test_a_frozen_engine_that_moves_again_is_used_again(start_router: StartRouter) -> None:
-    gate = asyncio.Event()
-    frozen = FakeReplica(held(SSE_HEAD, gate, END))
-    freeze(frozen)
-    router = await start_router(frozen, health={**STALLS, "stall_end": 60})
-    client = await router.begin(chat())
-    await until(router, frozen, "unhealthy")
-    (await router.ask(chat())).refused(503, "no_replica")
-
-    gate.set()
-    assert (await client.answer()).ended == "clean"
-    await until(router, frozen, "ready")
-    assert not (await row(router, frozen))["stalled"]
-    assert (await router.ask(chat())).status == 200
-
-
-async def test_a_long_prefill_is_no_stall(start_router: StartRouter) -> None:
-    gate = asyncio.Event()
-    replica = FakeReplica(held(b"", gate, OK))
-    replica.probes.gauges[STEPS] = 0.0
-    router = await start_router(replica, health=STALLS)
-    client = await router.begin(chat(stream=False))
-    await replica.received(1)
-    for _ in range(30):
-        replica.probes.gauges[STEPS] += 1.0
-        await probed(replica, 1)
-    assert (await row(router, replica))["state"] == "ready"
-    gate.set()
-    assert (await client.answer()).status == 200
-
-
-async def test_streams_of_an_engine_that_shut_its_port_do_not_hang_for_ever(
-    start_router: StartRouter,
-) -> None:
-    """As some engines do on SIGTERM: the port is closed, and open responses get nothing any more."""
-    leaving, well = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event())), FakeReplica()
-    router = await start_router(leaving, well, health=STALLS, policy="round-robin")
-    streams = [await router.begin(chat()) for _ in range(2)]
-    (hanging, whole) = [
-        (stream, (await stream.head()).get("X-Replicarouter-Replica") == leaving.name) for stream in streams
-    ]
-    assert {hanging[1], whole[1]} == {True, False}
-    stream = hanging[0] if hanging[1] else whole[0]
-    await leaving.refuse()
-    await until(router, leaving, "unhealthy")
-    await stream.gone()
-    assert b"idle_timeout" in stream.wire.unread
-    assert b"[DONE]" not in stream.wire.unread
-    assert (await row(router, leaving))["why"] in {
-        "refuses connections",
-        "stalled: requests, but no byte and failed probes",
-    }
-    await router.settled()

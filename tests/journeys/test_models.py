@@ -209,7 +209,8 @@ async def test_replica_that_loads_is_sent_nothing_until_it_is_ready(start_router
     old, new = FakeReplica(), FakeReplica()
     new.probes.health = 503
     new.probes.models = []
-    router = await start_router(old, new, ready=1, health={"timeout": 0.2, "interval": 0.05})
+    health = {"timeout": 0.2, "interval": 0.05, "slow_start": 0}
+    router = await start_router(old, new, ready=1, health=health)
     await new.refuse()
 
     async def phase(count: int) -> None:

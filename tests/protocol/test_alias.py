@@ -5,7 +5,7 @@ import json
 import pytest
 
 from replicarouter.errors import InvalidRequest
-from replicarouter.protocol.alias import rewrite_form, rewrite_model, rewrite_query
+from replicarouter.protocol.alias import form_name, json_name, rewrite_model, rewrite_query
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,8 @@ def test_what_only_looks_like_the_field_stays(other: bytes, first: bool) -> None
 
 def test_name_is_written_as_json() -> None:
     assert rewrite_model(b'{"model":"a"}', 'q"\\é') == '{"model":"q\\"\\\\é"}'.encode()
+    assert json.loads(json_name('q"\\é')) == 'q"\\é'
+    assert form_name('q"\\é') == 'q"\\é'.encode()
 
 
 @pytest.mark.parametrize("body", ['{"model":"a"}'.encode("utf-16"), b'{"a":{"model":"a"}}', b"[]"])
@@ -67,51 +69,6 @@ def test_huge_strings_are_passed_over(text: bytes, first: bool) -> None:
     fields = [b'"model":"a"', b'"messages":[{"content":"%b"}]' % text]
     body = b"{%b}" % b",".join(fields if first else fields[::-1])
     assert rewrite_model(body, "real") == body.replace(b'"a"', b'"real"')
-
-
-# Forms
-
-PARTS = (
-    b"--b0\r\n"
-    b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n'
-    b"RIFF%b\r\n"
-    b"--b0\r\n"
-    b'content-disposition: form-data; name="model"\r\n\r\n'
-    b"%b\r\n"
-    b"--b0\r\n"
-    b'Content-Disposition: form-data; name="language"\r\n\r\n'
-    b"model\r\n"
-    b"--b0--\r\n"
-)
-IMPOSTOR = b'\r\n--b1\r\nContent-Disposition: form-data; name="model"\r\n\r\nalias\r\n--b1--'
-
-
-def test_field_of_a_form_is_replaced_and_its_files_stay() -> None:
-    assert rewrite_form(PARTS % (IMPOSTOR, b"alias"), "real") == PARTS % (IMPOSTOR, b"real")
-
-
-def test_field_with_a_content_type_of_its_own_is_replaced() -> None:
-    part = b'--b\r\nContent-Type: text/plain\r\nContent-Disposition: form-data; name=model\r\n\r\n%b\r\n--b--'
-    assert rewrite_form(part % b"alias", "real") == part % b"real"
-
-
-def test_a_form_may_go_on_behind_what_is_in_memory() -> None:
-    begun = PARTS[: PARTS.index(b"language")]
-    assert rewrite_form(begun % (b"", b"alias"), "real") == begun % (b"", b"real")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"no form",
-        b'--b\r\nContent-Disposition: form-data; name="model"; filename="m"\r\n\r\nalias\r\n--b--',
-        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nalias',
-    ],
-)
-def test_a_form_without_the_field_is_an_error(body: bytes) -> None:
-    with pytest.raises(InvalidRequest):
-        rewrite_form(body, "real")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ def test_forms_are_where_audio_is_sent() -> None:
 
 
 def test_a_session_begins_with_a_get() -> None:
-    sessions = {endpoint.label: endpoint.allow for endpoint in TABLE if Body.SESSION in endpoint.bodies.values()}
+    sessions = {
+        endpoint.label: endpoint.allow for endpoint in TABLE if Body.SESSION in endpoint.bodies.values()
+    }
     assert sessions == {"/v1/realtime": "GET"}
     assert body_kind(TABLE.find("/v1/realtime"), "GET") is Body.SESSION
 

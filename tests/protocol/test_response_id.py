@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicarouter.protocol.response_id import MOST_SEARCHED, ResponseIdFinder
+from replicarouter.protocol.response_id import MOST_SEARCHED, ResponseIdFinder, named_in_path
 
 WHOLE = b'{"id":"resp_a1b2","object":"response","output":[{"id":"msg_9"}]}'
 STREAM = b'event: response.created\ndata: {"response":{"id": "resp_a1b2","created_at":1},"type":"response.created"}\n\n'
@@ -29,3 +29,17 @@ def test_the_search_is_bounded() -> None:
     assert finder.feed(b"x" * MOST_SEARCHED) is None
     assert finder.over
     assert finder.feed(WHOLE) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/v1/responses/resp_1", "resp_1"),
+        ("/v1/responses/resp_1/cancel", "resp_1"),
+        ("/v1/responses/a%2Fb/input_items", "a/b"),
+        ("/v1/responses", None),
+        ("/v1/chat/completions", None),
+    ],
+)
+def test_a_path_names_its_response(path: str, named: str | None) -> None:
+    assert named_in_path(path) == named

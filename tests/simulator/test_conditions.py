@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ SLOW = {"profile": "tiny-cpu"}
 DEAD = b"EngineCore encountered an issue"
 
 
-def chat(*, stream: bool = True, max_tokens: int = 20, **headers: str) -> bytes:
+def chat(*, stream: bool = True, max_tokens: int = 20, headers: Mapping[str, str] | None = None) -> bytes:
     body = {"messages": [], "stream": stream, "max_tokens": max_tokens, "ignore_eos": True}
     return request("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
 
@@ -29,7 +30,7 @@ HEALTH, MODELS, METRICS = (request("GET", path) for path in ("/health", "/v1/mod
 async def refused(engine: SimulatedEngine) -> bool:
     try:
         _, writer = await asyncio.open_connection(HOST, engine.port)
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: it came just before
         return True
     writer.close()
     await writer.wait_closed()
@@ -500,7 +501,7 @@ async def test_engine_loads_in_phases(start: Start, connect: Connect) -> None:
         return seen == wanted
 
     for wanted in ("503 0", "200 0", "200 1"):
-        await eventually(lambda wanted=wanted: said(wanted), wanted)  # type: ignore[misc]
+        await eventually(lambda wanted=wanted: said(wanted), wanted)
     assert (await ask_anew(engine, connect, chat())).ended == "clean"
 
 

@@ -59,8 +59,8 @@ async def test_control_port_serves_nothing_else(start: Start) -> None:
 async def test_requests_are_told_by_their_nonce(start: Start, connect: Connect) -> None:
     engine = await start()
     client = await connect(engine)
-    await client.ask(chat(**{"x-soak-nonce": "n1", "x-request-id": "r1"}))
-    await client.ask(chat(**{"x-request-id": "r2"}, stream=False))
+    await client.ask(chat(headers={"x-soak-nonce": "n1", "x-request-id": "r1"}))
+    await client.ask(chat(headers={"x-request-id": "r2"}, stream=False))
     shown = (await client.ask(request("GET", "/sim/requests"))).json()
     whole = {"received": 1, "started": 1, "finished": 1}
     assert shown["requests"] == {"n1": whole, "r2": whole}
@@ -73,7 +73,7 @@ async def test_a_journal_hears_of_every_event() -> None:
     engines = await start_engines(options, 2, lambda *event: lines.append(event))
     try:
         client = await Client.connect(engines[1].port)
-        await client.ask(chat(**{"x-soak-nonce": "n1"}))
+        await client.ask(chat(headers={"x-soak-nonce": "n1"}))
         await client.closed()
         assert len({engine.control_port for engine in engines}) == 2
     finally:

@@ -1,0 +1,47 @@
+"""Watches that a client whose buffer is full takes something in time."""
+
+import asyncio
+import fcntl
+import struct
+import termios
+
+_INT = struct.Struct("i")
+
+
+class WriteWatch:
+    """One connection's watch; `limit` is the longest time in seconds for which the client may take nothing,
+    0 for no bound."""
+
+    __slots__ = ("_limit", "_timer", "_untaken")
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._timer: asyncio.TimerHandle | None = None
+        self._untaken = 0
+
+    def start(self, transport: asyncio.Transport | None) -> None:
+        """The buffer is full."""
+        if self._limit > 0 and transport is not None:
+            self._untaken = untaken(transport)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._limit, self._overdue, transport)
+
+    def stop(self) -> None:
+        """The client takes bytes again, or the connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _overdue(self, transport: asyncio.Transport) -> None:
+        """Close a connection that took nothing; a slow one only has to go on."""
+        if untaken(transport) >= self._untaken:
+            transport.abort()
+        else:
+            self.start(transport)
+
+
+def untaken(transport: asyncio.Transport) -> int:
+    """Bytes that the client has not taken: in the transport's buffer and in the kernel's."""
+    connection = transport.get_extra_info("socket")
+    in_kernel = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(_INT.size))
+    return transport.get_write_buffer_size() + int(_INT.unpack(in_kernel)[0])

@@ -1,0 +1,237 @@
+"""Engines that have our requests and do nothing: found out, taken out, and not waited for without end."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest_asyncio
+
+from tests.fakes.client import chat
+from tests.fakes.message import LAST_CHUNK
+from tests.fakes.replica import OK, SSE_HEAD, FakeReplica, event, held, silence
+from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.wire import eventually
+
+END = event("[DONE]") + LAST_CHUNK
+STEPS = "vllm:iteration_tokens_total_count"
+STARTS = 20.0
+"""Seconds for an interpreter to start on a busy machine."""
+
+Engine = Callable[..., Awaitable[tuple[Process, str]]]
+
+
+@pytest_asyncio.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """Start the simulated engine as a process of its own; it and its URL."""
+    started: list[Process] = []
+
+    async def start(*flags: str) -> tuple[Process, str]:
+        command = (sys.executable, "-m", "replicarouter", "engine", "--port", "0", *flags)
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(STARTS):
+            await process.stdout.readline()
+            url = (await process.stdout.readline()).decode().strip()
+        return process, url
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def only_row(router: RunningRouter) -> dict[str, Any]:
+    (found,) = (await router.ledger())["replicas"]
+    return dict(found)
+
+
+async def only(router: RunningRouter, **wanted: Any) -> None:
+    """Wait until the only replica is described like this."""
+
+    async def reached() -> bool:
+        found = await only_row(router)
+        return {key: found[key] for key in wanted} == wanted
+
+    await eventually(reached, f"the replica is {wanted}")
+
+
+async def row(router: RunningRouter, replica: FakeReplica) -> dict[str, Any]:
+    return (await router.ledger()).replica(replica)
+
+
+async def until(router: RunningRouter, replica: FakeReplica, state: str) -> None:
+    async def reached() -> bool:
+        return str((await row(router, replica))["state"]) == state
+
+    await eventually(reached, f"{replica.name} is {state}")
+
+
+async def probed(replica: FakeReplica, times: int) -> None:
+    """Wait until it has been asked for its health so many times more."""
+    before = len(replica.probed)
+
+    def asked() -> int:
+        return [probe.target for probe in replica.probed[before:]].count("/health")
+
+    await eventually(lambda: asked() >= times, f"{replica.name} is probed {times} times")
+
+
+STALLS = {"stall_after": 0.5, "stall_end": 1.5, "slow_start": 0}
+
+
+def freeze(replica: FakeReplica) -> None:
+    """From now on its server answers probes and metrics, and its engine does not step."""
+    replica.probes.gauges = {STEPS: 7.0}
+
+
+async def test_a_frozen_engine_is_taken_out_and_its_requests_are_ended_in_the_end(
+    start_router: StartRouter,
+) -> None:
+    frozen, well = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event())), FakeReplica()
+    freeze(frozen)
+    router = await start_router(frozen, well, health=STALLS)
+    stream = await router.begin(chat())
+    await stream.wire.expect(event("1"))
+    frozen.script = silence
+    well.script = held(b"", gate := asyncio.Event(), OK)
+    others = [await router.begin(chat(stream=False)) for _ in range(2)]
+    await router.stage(sent=2, streaming=1)
+    gate.set()
+
+    await until(router, frozen, "unhealthy")
+    found = await row(router, frozen)
+    assert found["stalled"]
+    assert found["why"] == "stalled: requests, but no byte and no step of its engine"
+    assert (await router.metrics()).value("ejections_total", replica=frozen.name, reason="stalled") == 1
+    assert [(await router.ask(chat(stream=False))).status for _ in range(5)] == [200] * 5
+
+    answer = await stream.answer()
+    assert answer.ended == "dirty"
+    assert b"idle_timeout" in answer.body.raw
+    assert b"[DONE]" not in answer.body.raw
+    statuses = {(one := await client.answer()).status: one for client in others}
+    assert set(statuses) == {200, 504}
+    statuses[504].refused(504, "response_head_timeout")
+    await router.settled()
+    for request in frozen.requests:
+        await request.aborted()
+
+
+async def test_a_frozen_engine_that_moves_again_is_used_again(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    frozen = FakeReplica(held(SSE_HEAD, gate, END))
+    freeze(frozen)
+    router = await start_router(frozen, health={**STALLS, "stall_end": 60})
+    client = await router.begin(chat())
+    await until(router, frozen, "unhealthy")
+    (await router.ask(chat())).refused(503, "no_replica")
+
+    gate.set()
+    assert (await client.answer()).ended == "clean"
+    await until(router, frozen, "ready")
+    assert not (await row(router, frozen))["stalled"]
+    assert (await router.ask(chat())).status == 200
+
+
+async def test_a_long_prefill_is_no_stall(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    replica = FakeReplica(held(b"", gate, OK))
+    router = await start_router(replica, health=STALLS)
+    client = await router.begin(chat(stream=False))
+    await replica.received(1)
+    for step in range(30):
+        replica.probes.gauges = {STEPS: float(step)}
+        await probed(replica, 1)
+    assert (await row(router, replica))["state"] == "ready"
+    gate.set()
+    assert (await client.answer()).status == 200
+
+
+async def test_streams_of_an_engine_that_shut_its_port_do_not_hang_for_ever(
+    start_router: StartRouter,
+) -> None:
+    """As some engines do on SIGTERM: the port is closed, and open responses get nothing any more."""
+    leaving, well = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event())), FakeReplica()
+    router = await start_router(leaving, well, health=STALLS, policy="round-robin")
+    streams = [await router.begin(chat()) for _ in range(2)]
+    (hanging, whole) = [
+        (stream, (await stream.head()).get("X-Replicarouter-Replica") == leaving.name) for stream in streams
+    ]
+    assert {hanging[1], whole[1]} == {True, False}
+    stream = hanging[0] if hanging[1] else whole[0]
+    await leaving.refuse()
+    await until(router, leaving, "unhealthy")
+    await stream.gone()
+    assert b"idle_timeout" in stream.wire.unread
+    assert b"[DONE]" not in stream.wire.unread
+    assert (await row(router, leaving))["why"] in {
+        "refuses connections",
+        "stalled: requests, but no byte and failed probes",
+    }
+    await router.settled()
+
+
+async def test_a_stopped_engine_is_taken_out_and_used_again_when_it_goes_on(
+    engine: Engine, start_router: StartRouter
+) -> None:
+    process, url = await engine("--profile", "tiny-cpu", "--model", "m1")
+    router = await start_router(url, health={**STALLS, "timeout": 0.2, "stall_end": 60})
+    client = await router.begin(chat(max_tokens=1000, ignore_eos=True))
+    await client.head()
+    os.kill(process.pid, signal.SIGSTOP)
+    await only(router, state="unhealthy", stalled=True)
+    assert (await only_row(router))["outstanding"] == 1
+
+    os.kill(process.pid, signal.SIGCONT)
+    await only(router, state="ready", stalled=False)
+    assert (await router.ask(chat(stream=False, max_tokens=1))).status == 200
+
+
+async def test_a_stopped_engine_does_not_keep_its_clients_waiting_for_ever(
+    engine: Engine, start_router: StartRouter
+) -> None:
+    process, url = await engine("--profile", "tiny-cpu", "--model", "m1")
+    router = await start_router(url, health={**STALLS, "timeout": 0.2})
+    stream = await router.begin(chat(max_tokens=1000, ignore_eos=True))
+    await stream.head()
+    os.kill(process.pid, signal.SIGSTOP)
+    whole = await router.begin(chat(stream=False, max_tokens=1000))
+    await stream.gone()
+    assert b"idle_timeout" in stream.wire.unread
+    (await whole.answer()).refused(504, "response_head_timeout")
+    assert (await router.metrics()).value("ejections_total", reason="stalled") == 1
+    await router.settled()
+
+
+async def test_streams_of_a_replaced_engine_do_not_hang_for_ever(start_router: StartRouter) -> None:
+    """Its port is open again, and it steps for others, while its former responses stay silent."""
+    replica = FakeReplica(held(SSE_HEAD + event("1"), asyncio.Event()))
+    router = await start_router(replica, health=STALLS)
+    stream = await router.begin(chat())
+    await stream.wire.expect(event("1"))
+    await replica.refuse()
+    await until(router, replica, "unhealthy")
+    await replica.listen()
+    await until(router, replica, "ready")
+    stepping = asyncio.ensure_future(step_on(replica))
+    try:
+        await stream.gone()
+        assert b"idle_timeout" in stream.wire.unread
+        found = await row(router, replica)
+        assert (found["state"], found["stalled"]) == ("ready", False)
+    finally:
+        stepping.cancel()
+    await router.settled()
+
+
+async def step_on(replica: FakeReplica) -> None:
+    """Let its engine step without end."""
+    for step in range(1_000_000):
+        replica.probes.gauges = {STEPS: float(step)}
+        await probed(replica, 1)
