@@ -110,11 +110,15 @@ class Health(FleetListener):
                 at_work.setdefault(exchange.replica, []).append(exchange)
         for replica in self._fleet.replicas:
             exchanges = at_work.get(replica.name, [])
-            if replica.health is State.EJECTED and now >= replica.ejected_until:
+            if replica.health is State.EJECTED and (now >= replica.ejected_until or self._missed(replica)):
                 self._fleet.tell(replica, Event.RETURNED, "back from its ejection, on trial")
             if replica.trial:
                 self._look_at_trial(replica, exchanges)
             self._look_for_stall(replica, exchanges, now)
+
+    def _missed(self, replica: Replica) -> bool:
+        """Whether a pool of it has nobody else any more: the others have failed since it was ejected."""
+        return any(not pool.ready and replica in pool.replicas for pool in self._fleet.pools.values())
 
     def _look_at_trial(self, replica: Replica, exchanges: list[Exchange]) -> None:
         """A response that has begun well is answer enough: its end may be far away."""
@@ -138,8 +142,13 @@ class Health(FleetListener):
                 log.info("replica stall over", extra={"replica": replica.name})
             case Finding.STILL_STALLED if not waiting:
                 self._try_stalled(replica, now)
+        ended = 0
         for exchange in self._stalls.hopeless(replica, waiting, now):
-            exchange.interrupt(_given_up(exchange))
+            if exchange.interrupted is None and exchange.interrupt(_given_up(exchange)):
+                ended += 1
+        if ended:
+            facts = {"replica": replica.name, "count": ended}
+            log.warning("requests of a stalled replica ended", extra=facts)
 
     def _take_out_stalled(self, replica: Replica, now: float) -> None:
         replica.ejected_until = now + self._outliers.sentence(replica, now)

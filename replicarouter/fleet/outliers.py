@@ -65,8 +65,9 @@ class Outliers:
         """Whether each of its pools can do without it.
 
         The panic rule: of the replicas of a pool that are on duty, at most `eject.max_share` (rounded down)
-        are ejected at a time, and never the last one that is ready. A pool of one is never emptied: an
-        answer that is likely to fail is better than none.
+        are ejected at a time, and never the last one that is ready. A pool of one is never emptied, and
+        who is ejected returns early when the others fail in some other way: an answer that is likely to
+        fail is better than none.
         """
         for pool in pools:
             if replica not in pool.replicas:

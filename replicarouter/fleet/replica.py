@@ -182,6 +182,14 @@ class Replica:
             load += len(self.failures)
         return load
 
+    def cost(self, now: float) -> float:
+        """How loaded it would be with one more request: the least costly replica gets it.
+
+        A slow start makes what a replica has weigh more, not what it is about to get: where nobody has
+        anything, a newcomer is as good as the others.
+        """
+        return self.load(now) / self.share(now) + 1 / self.weight
+
     def _forget_failures(self, now: float) -> None:
         while self.failures and self.failures[0] <= now - PENALTY:
             self.failures.popleft()

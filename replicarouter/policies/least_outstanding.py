@@ -22,7 +22,7 @@ class LeastOutstanding(Forgetful):
         for step in range(count):
             index = (start + step) % count
             replica = candidates[index]
-            load = (replica.load(now) + 1) / replica.share(now)
+            load = replica.cost(now)
             if load < least:
                 chosen, least = index, load
         self._start = chosen + 1

@@ -19,6 +19,4 @@ class PowerOfTwo(Forgetful):
         if second >= first:
             second += 1
         one, other = candidates[first], candidates[second]
-        load = (one.load(view.now) + 1) / one.share(view.now)
-        other_load = (other.load(view.now) + 1) / other.share(view.now)
-        return other if other_load < load else one
+        return other if other.cost(view.now) < one.cost(view.now) else one

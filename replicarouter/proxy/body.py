@@ -62,7 +62,8 @@ def arrived_body(request: InboundRequest, *, most: int, memory: BodyMemory) -> B
     if not content.is_eof() or content.total_bytes > most:
         return None
     size = content.total_bytes
-    memory.claim(size)
+    if not memory.take(size):
+        raise memory.full()
     return Body(content.read_nowait(), size, memory, size)
 
 
@@ -146,8 +147,10 @@ async def receive_body(request: InboundRequest, *, most: int, gap: float, memory
 
 
 def _hold(body: Body, size: int) -> None:
-    if size > body.held and body.memory is not None:
-        body.memory.claim(size - body.held)
+    more = size - body.held
+    if more > 0 and body.memory is not None:
+        if not body.memory.take(more):
+            raise body.memory.full()
         body.held = size
 
 

@@ -230,7 +230,8 @@ class Courier:
         exchange.head_at = self.terms.clock()
         exchange.bytes_out += len(answer.data)
         exchange.outcome = UPSTREAM_ERROR
-        if answer.ends_with_connection or (answer.head.chunked and not caller.modern):
+        unread = not errand.body.sent  # the rest of an upload that nobody wants
+        if unread or answer.ends_with_connection or (answer.head.chunked and not caller.modern):
             caller.keep_alive = False
         head = response_head(
             answer.head,

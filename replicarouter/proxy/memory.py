@@ -19,13 +19,12 @@ class BodyMemory:
         self.held += count
         return True
 
-    def claim(self, count: int) -> None:
-        """The same for who cannot do without; raises `Overloaded`."""
-        if not self.take(count):
-            raise Overloaded(
-                "The router holds as many bytes of request bodies as it may; try again shortly. "
-                "The operator can raise max_buffered_bytes."
-            )
+    def full(self) -> Overloaded:
+        """The error for who cannot do without the room that `take` did not give."""
+        return Overloaded(
+            "The router holds as many bytes of request bodies as it may; try again shortly. "
+            "The operator can raise max_buffered_bytes."
+        )
 
     def give_back(self, count: int) -> None:
         """These bytes are held no longer."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, BinaryIO, TypeVar
 
 from replicarouter.errors import Overloaded
@@ -73,7 +74,7 @@ class Spool:
         if file is None:
             return
         # A thread may still be at it, and to give a large file back takes the kernel a while.
-        asyncio.get_running_loop().run_in_executor(None, file.close)
+        asyncio.get_running_loop().run_in_executor(None, _close, file)
 
     def _forget_parts(self) -> None:
         held = sum(map(len, self._parts))
@@ -112,6 +113,12 @@ def _read(file: BinaryIO, start: int, count: int) -> bytes:
     if len(data) < count:
         raise OSError("an earlier write has failed")
     return data
+
+
+def _close(file: BinaryIO) -> None:
+    # What could not be written before cannot be written now either, and nobody wants it.
+    with suppress(OSError):
+        file.close()
 
 
 def _no_room() -> Overloaded:

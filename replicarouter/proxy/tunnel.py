@@ -15,7 +15,7 @@ from replicarouter.proxy.upstream import Link
 LOOK_FOR_CLIENT = 1.0
 """Seconds between two looks whether a client that nothing is read from is still there."""
 
-FLUSH = 1.0
+FLUSH = 0.5
 """Seconds for which a replica may take the last bytes of a client that has left."""
 
 
@@ -110,10 +110,8 @@ class Tunnel:
 
     def lost(self, error: BaseException | None) -> None:  # noqa: ARG002
         """The replica's connection has ended; what it said is on its way to the client."""
-        if self._client_left:
-            self._part()
-        else:
-            self._end(ReplicaDisconnected("The replica's connection ended without a Close frame."))
+        gone = ReplicaDisconnected("The replica's connection ended without a Close frame.")
+        self._end(ClientLeft() if self._client_left else gone)
 
     def _resume_replica(self) -> None:
         self._client.on_writable = None
@@ -126,13 +124,13 @@ class Tunnel:
 
     def take(self, data: bytes) -> None:
         """Pass on to the replica."""
-        self._exchange.bytes_in += len(data)
-        self._client_at = self._clock()
-        self._client_said = last_bytes(self._client_said, data)
         link = self._link
         transport = link.transport
         if transport is None or transport.is_closing() or self._done.done():
             return
+        self._exchange.bytes_in += len(data)
+        self._client_at = self._clock()
+        self._client_said = last_bytes(self._client_said, data)
         transport.write(data)
         if link.protocol.writing_paused and not self._client_held and self._client.transport is not None:
             self._client_held = True
@@ -147,13 +145,10 @@ class Tunnel:
         self._stop_timer()
         transport = self._link.transport
         if transport is None or not transport.get_write_buffer_size():
-            self._part()
+            self._end(ClientLeft())
         else:
             transport.close()
-            self._timer = self._in(FLUSH, self._part)
-
-    def _part(self) -> None:
-        self._end(ClientLeft())
+            self._timer = self._in(FLUSH, lambda: self._end(ClientLeft()))
 
     def _resume_client(self) -> None:
         self._client_held = False

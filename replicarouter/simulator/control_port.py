@@ -30,7 +30,7 @@ class ControlPort:
     async def start(self, host: str, port: int) -> int:
         """Listen; the port. OSError when it cannot be had."""
         port = await self._entrance.bind(host, port)
-        await self._entrance.listen()
+        self._entrance.listen()
         return port
 
     async def stop(self) -> None:

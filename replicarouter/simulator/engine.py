@@ -119,7 +119,7 @@ class SimulatedEngine:
                 self.control_port = await self._control_port.start(options.host, options.control_port)
             if options.load_seconds:
                 self._conditions.load(options.load_seconds, options.loading)
-            await self.entrance.listen()
+            self.entrance.listen()
         except OSError:
             await self.stop()
             raise
@@ -138,8 +138,6 @@ class SimulatedEngine:
             await self._control_port.stop()
         for connection in self.connections:
             connection.abort()
-        for _ in range(3):  # so that those that have just been accepted are told of
-            await asyncio.sleep(0)
         await self._deserted.wait()
         if self._timer:
             self._timer.cancel()

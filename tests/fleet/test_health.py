@@ -216,6 +216,13 @@ def test_an_ejected_replica_returns_on_trial_when_its_time_is_over(scene: Scene)
     assert scene["a"].share(scene.clock()) == 1.0
 
 
+def test_an_ejected_replica_returns_early_when_the_others_are_gone(scene: Scene) -> None:
+    scene.fail("a", 3)
+    scene.fleet.tell(scene["b"], Event.FAILED, "refuses connections")
+    scene.wait(TICK)
+    assert (scene["a"].state, scene["a"].trial) == (State.READY, True)
+
+
 def test_passed_probes_do_not_shorten_an_ejection(scene: Scene) -> None:
     scene.fail("a", 3)
     scene.fleet.tell(scene["a"], Event.PASSED, "probes pass")
@@ -409,7 +416,7 @@ def test_a_replica_whose_probes_fail_stalls_too(scene: Scene) -> None:
     ("stage", "error"), [(Stage.SENT, ResponseHeadTimeout), (Stage.STREAMING, IdleTimeout)]
 )
 def test_the_requests_of_a_stall_are_ended_in_the_end(
-    scene: Scene, stage: Stage, error: type[RouterError]
+    scene: Scene, stage: Stage, error: type[RouterError], caplog: pytest.LogCaptureFixture
 ) -> None:
     request, elsewhere = scene.begin("a", stage=stage), scene.begin("b")
     freeze(scene, 119)
@@ -417,6 +424,8 @@ def test_the_requests_of_a_stall_are_ended_in_the_end(
     freeze(scene, 3)
     assert isinstance(request.error, error)
     assert "stalled" in request.error.message
+    counts = [record.__dict__["count"] for record in caplog.records if "count" in record.__dict__]
+    assert counts == [1]
     assert elsewhere.error is None
 
 

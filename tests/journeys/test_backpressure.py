@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.client import Client, chat
 from tests.fakes.message import LAST_CHUNK, chunk
 from tests.fakes.replica import SSE_HEAD, Connection, FakeReplica, Received, event, held
-from tests.fakes.running import Doors, RunningRouter, StartRouter
+from tests.fakes.running import Doors, StartRouter
 from tests.fakes.wire import Wire, eventually
 
 PIECE = 64 * 1024

@@ -44,7 +44,6 @@ PATHS = (
     "/%68ealth",
     "/ready/x",
     "/",
-    "*",
     "http://127.0.0.1/health",
 )
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")

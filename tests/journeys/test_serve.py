@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.fakes.replica import (
     reply,
     silence,
     sized,
+    stall,
 )
 from tests.fakes.served import Serve
 from tests.fakes.wire import eventually
@@ -90,6 +92,57 @@ async def test_second_signal_ends_at_once(serve: Serve) -> None:
     await client.gone()
     assert not client.wire.unread.startswith(b"HTTP/1.1 200")
     await replica.requests[0].aborted()
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["in-the-stream", "before-the-answer"])
+async def test_time_to_finish_is_bounded(serve: Serve, tmp_path: Path, begun: bool) -> None:
+    """H63: at the limit the clients that are left get a dirty end, never a whole answer, and engines stop."""
+    config = tmp_path / "drain.yaml"
+    config.write_text("drain: {timeout: 0.3}\n")
+    replica = FakeReplica(stall(SSE_HEAD + event("1")) if begun else silence)
+    router = await serve(replica, flags=("--config", str(config)))
+    client = await router.begin(chat())
+    await router.stage(**{"streaming" if begun else "sent": 1})
+    router.process.terminate()
+    await replica.requests[0].aborted()
+    await client.gone()
+    assert not client.wire.unread.endswith(LAST_CHUNK)
+    assert b"[DONE]" not in client.wire.unread
+    if not begun:
+        assert not client.wire.unread.startswith(b"HTTP/1.1 200")
+    await router.exit_status()
+
+
+async def test_requests_are_served_for_a_while_after_the_signal(serve: Serve, tmp_path: Path) -> None:
+    """H63: until balancers have seen that the router is not ready, it serves; then it refuses."""
+    config = tmp_path / "drain.yaml"
+    config.write_text("drain: {delay: 1.5}\n")
+    gate = asyncio.Event()
+
+    async def script(received: Received, connection: Connection) -> None:
+        if b"long" in received.body:
+            await gate.wait()
+        await connection.send(OK)
+
+    router = await serve(FakeReplica(script), flags=("--config", str(config)))
+    long = await router.begin(chat(user="long"))
+    await router.stage(sent=1)
+    router.process.terminate()
+
+    async def not_ready() -> bool:
+        return (await router.get("/ready")).status == 503
+
+    await eventually(not_ready, "the router is not ready any more")
+    assert (await router.ask(chat())).status == 200
+
+    async def refused() -> bool:
+        return (await router.ask(chat())).status == 503
+
+    await eventually(refused, "new requests are refused")
+    assert (await router.get("/health")).status == 200
+    gate.set()
+    assert (await long.answer()).status == 200
+    assert await router.exit_status() == 0
 
 
 async def test_bad_input_leaves_no_traceback(serve: Serve) -> None:

@@ -14,6 +14,7 @@ from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import BaseConnector, Connection
 
 from replicarouter.proxy.aiohttp_connector import Connector, ReplicaConnection
+from replicarouter.proxy.descriptors import Descriptors
 from tests.fakes.client import chat
 from tests.fakes.replica import OK, FakeReplica
 from tests.fakes.wire import eventually
@@ -172,6 +173,25 @@ async def test_a_taken_connection_counts_against_the_limits(limit: int, per_host
 async def test_a_connector_keeps_its_books_under_the_names_that_are_used(connector: Connector) -> None:
     used = {"_acquired", "_acquired_per_host", "_conns", "_factory", "_keepalive_timeout", "_limit_per_host"}
     assert used <= set(vars(connector))
+
+
+async def test_connections_count_against_the_descriptors() -> None:
+    """The same error as the operating system's, so that it is answered in the same way."""
+    descriptors = Descriptors(2)
+    one = Connector(limit=0, limit_per_host=0, keepalive_timeout=30, descriptors=descriptors)
+    async with FakeReplica() as replica:
+        template = one.template(replica.settings["url"])
+        first = await one.open(template, NO_TIMEOUT)
+        assert (descriptors.left, descriptors.scarce) == (1, False)
+        second = await one.open(template, NO_TIMEOUT)
+        with pytest.raises(OSError, match="Too many open files"):
+            await one.open(template, NO_TIMEOUT)
+        assert descriptors.left == 0
+        first.release()
+        assert descriptors.left == 0
+        second.close()
+        assert descriptors.left == 1
+    await one.close()
 
 
 async def test_connections_are_kept_apart_by_address_not_by_path(connector: Connector) -> None:

@@ -51,7 +51,7 @@ ATTRIBUTES = {
     ),
     HttpRequestParser: ("message_consumed", "set_upgraded"),
     StreamReader: ("is_eof", "read_nowait", "readany", "total_bytes"),
-    Server: ("connections", "shutdown", "handler_cancellation"),
+    Server: ("_connections", "connections", "shutdown", "handler_cancellation"),
 }
 
 

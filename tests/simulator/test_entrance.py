@@ -24,7 +24,7 @@ async def test_bound_port_refuses_until_it_listens() -> None:
     entrance = Entrance(asyncio.Protocol)
     port = await entrance.bind(HOST, 0)
     assert not await taken(port)
-    await entrance.listen()
+    entrance.listen()
     assert await taken(port)
     await entrance.close()
     assert not await taken(port)
@@ -33,7 +33,7 @@ async def test_bound_port_refuses_until_it_listens() -> None:
 async def test_port_is_kept_while_it_refuses() -> None:
     entrance = Entrance(asyncio.Protocol)
     port = await entrance.bind(HOST, 0)
-    await entrance.listen()
+    entrance.listen()
     entrance.shut("first")
     entrance.shut("second")
     assert not await taken(port)
@@ -51,7 +51,7 @@ async def test_port_is_kept_while_it_refuses() -> None:
 async def test_changing_ones_mind_quickly_ends_as_said_last() -> None:
     entrance = Entrance(asyncio.Protocol)
     port = await entrance.bind(HOST, 0)
-    await entrance.listen()
+    entrance.listen()
     for _ in range(5):
         entrance.shut("x")
         entrance.reopen("x")
@@ -75,9 +75,9 @@ async def test_port_taken_while_it_was_not_listened_on_is_named() -> None:
     first, second = Entrance(asyncio.Protocol), Entrance(asyncio.Protocol)
     port = await first.bind(HOST, 0)
     await second.bind(HOST, port)
-    await first.listen()
+    first.listen()
     with pytest.raises(OSError, match=rf"address {HOST}:{port}: .*in use"):
-        await second.listen()
+        second.listen()
     await second.close()
     await first.close()
 
@@ -85,7 +85,7 @@ async def test_port_taken_while_it_was_not_listened_on_is_named() -> None:
 async def test_every_address_of_a_host_is_listened_on() -> None:
     entrance = Entrance(asyncio.Protocol)
     port = await entrance.bind("localhost", 0)
-    await entrance.listen()
+    entrance.listen()
     assert await taken(port)
     entrance.shut("x")
     assert not await taken(port)
