@@ -101,6 +101,7 @@ class Router:
             registry,
             version=__version__,
             draining=lambda: self.draining,
+            exposing=lambda: self.settings.expose_replica,
             aliases=self._aliases,
         )
         self.draining = False

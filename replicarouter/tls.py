@@ -1,7 +1,9 @@
 """TLS toward clients and toward replicas: contexts made of the settings' files, replaced in place."""
 
+import asyncio
 import ssl
 from pathlib import Path
+from typing import Protocol, cast
 
 import aiohttp
 
@@ -10,6 +12,19 @@ from replicarouter.settings import SettingsError, TlsSettings
 # Numbers of OpenSSL's X509_V_ERR_…, https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
 _OTHER_HOST = frozenset((62, 64))
 _OTHER_TIME = frozenset((9, 10))
+
+HELD = 65536
+"""Bytes above which a TLS transport holds back its writer or its peer."""
+
+
+class _SecureTransport(Protocol):
+    """What the TLS transports of asyncio and uvloop offer beyond plain ones."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Say from how many unwritten bytes on the writer is told to pause."""
+
+    def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Say how many bytes may be kept for a reader that has paused."""
 
 
 class ClientTls:
@@ -102,6 +117,15 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "cannot be read"
     return str(error)
+
+
+def bound_buffers(transport: asyncio.BaseTransport) -> None:
+    """Have a TLS transport hold as little as a plain one: by default it holds 512 KiB to be written and
+    256 KiB that were read, for every stream whose reader is slow."""
+    if transport.get_extra_info("sslcontext") is not None:
+        secure = cast(_SecureTransport, transport)
+        secure.set_write_buffer_limits(high=HELD)
+        secure.set_read_buffer_limits(high=HELD)
 
 
 def tls_failure(error: aiohttp.ClientSSLError) -> str:

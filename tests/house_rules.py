@@ -28,7 +28,6 @@ AIOHTTP_INTERNALS = ("proxy.aiohttp_connector", "proxy.aiohttp_internals")
 AIOHTTP_BESIDES = {
     ("proxy.body", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
     ("proxy.body", "aiohttp.web_protocol"): "the same: its error class has no public name",
-    ("proxy.handler", "aiohttp.http_parser"): "names the type of a parsed head, for annotations",
     ("proxy.upstream", "aiohttp.client_reqrep"): "names the type of the connector's key",
     ("proxy.upstream", "aiohttp.connector"): "Connection is documented, but not exported at the top",
 }
@@ -48,6 +47,8 @@ TESTED_ELSEWHERE = {
     "policies": "policies/test_contract.py",
     "policies.base": "policies/test_contract.py",
     "proxy.caller": "journeys/test_streaming.py",
+    "proxy.courier": "journeys/test_refusals.py",
+    "proxy.errand": "journeys/test_refusals.py",
     "simulator": "simulator/test_engine.py",
 }
 

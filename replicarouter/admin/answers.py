@@ -1,6 +1,6 @@
 """What the router answers by itself: models, health, readiness, version, metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -16,8 +16,8 @@ MODELS = "/v1/models"
 
 
 class OwnAnswers:
-    """Answers the router's own paths. `draining` says whether it is shutting down; `aliases` are other
-    names of models, and may be replaced at any time."""
+    """Answers the router's own paths. `draining` says whether it is shutting down, `exposing` whether
+    callers may learn the names of replicas; `aliases` are other names of models."""
 
     def __init__(
         self,
@@ -26,9 +26,11 @@ class OwnAnswers:
         *,
         version: str,
         draining: Callable[[], bool],
+        exposing: Callable[[], bool] = lambda: True,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        self.aliases = {} if aliases is None else aliases
+        self._aliases = {} if aliases is None else aliases
+        self._exposing = exposing
         self._fleet = fleet
         self._registry = registry
         self._draining = draining
@@ -65,14 +67,19 @@ class OwnAnswers:
 
     def _ready_models(self, named: str | None) -> list[str]:
         if named is not None:
-            if not self._fleet.pool_for(self.aliases.get(named, named)).ready:
+            if not self._fleet.pool_for(self._aliases.get(named, named)).ready:
                 raise NoReplica("No replica of this model is ready.")
             return [named]
         ready = [pool.model for pool in self._fleet.pools.values() if pool.ready]
         if not ready:
-            states = [f"{replica.name}: {replica.state.value} ({replica.why})" for replica in self._fleet]
-            raise NoReplica("No replica is ready. " + "; ".join(states))
+            raise NoReplica("No replica is ready. " + "; ".join(self._states()))
         return ready
+
+    def _states(self) -> Iterator[str]:
+        """Why nobody is ready; a name holds the address of its replica, unless another is given."""
+        for number, replica in enumerate(self._fleet, 1):
+            name = replica.name if self._exposing() else f"replica {number}"
+            yield f"{name}: {replica.state.value} ({replica.why})"
 
     def _say_version(self, _query: str) -> LocalAnswer:
         return LocalAnswer(200, self._version)
@@ -89,7 +96,7 @@ class OwnAnswers:
         cards = self._fleet.model_cards()
         others = {
             alias: {**cards[model], "id": alias, "root": model, "parent": model}
-            for alias, model in self.aliases.items()
+            for alias, model in self._aliases.items()
             if model in cards
         }
         return {**cards, **others}
@@ -99,7 +106,7 @@ class OwnAnswers:
         if card is not None:
             return LocalAnswer(200, orjson.dumps(card))
         try:
-            self._fleet.pool_for(self.aliases.get(model, model))
+            self._fleet.pool_for(self._aliases.get(model, model))
         except RouterError as error:
             return error_answer(error)
         return error_answer(ModelNotFound("This model does not exist here.", param="model"))

@@ -71,7 +71,7 @@ def _early_signals() -> Iterator[None]:
     """Until the command has handlers of its own, being told to stop is no failure, and what SIGHUP asks
     for is being done anyway."""
     replaced = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: os._exit(0)),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)),
         signal.SIGHUP: signal.signal(signal.SIGHUP, lambda *_: None),
     }
     try:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import uvloop
@@ -110,8 +111,8 @@ def _add_trouble(parser: argparse.ArgumentParser) -> None:
     flag(
         "--journal",
         type=Path,
-        help="append a line to this file for each event of a request: port, event, and the value of its"
-        f" {NONCE_HEADER} or X-Request-Id header",
+        help="append a line to this file for each event of a request: Unix time, port, event, and the value"
+        f" of its {NONCE_HEADER} or X-Request-Id header",
     )
 
 
@@ -196,7 +197,7 @@ class _Journal:
 
     def write(self, port: int, name: str, event: str) -> None:
         """Append one event."""
-        os.write(self._file, f"{port} {event} {name}\n".encode())
+        os.write(self._file, f"{time.time():.4f} {port} {event} {name}\n".encode())
 
     def close(self) -> None:
         """No more events will come."""

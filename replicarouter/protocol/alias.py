@@ -48,6 +48,14 @@ def rewrite_model(body: bytes, name: str) -> bytes:
     return b"".join((*parts, body[begin:]))
 
 
+def patched(piece: bytes, at: int, span: Span, value: bytes) -> bytes:
+    """A piece of a body that begins at `at`, with `value` for what of it stands at `span`."""
+    size = len(piece)
+    start, end = span[0] - at, span[1] - at
+    before, behind = piece[: min(max(start, 0), size)], piece[min(max(end, 0), size) :]
+    return before + value + behind if 0 <= start < size else before + behind
+
+
 def rewrite_query(target: str, name: str) -> str:
     """Put `name` into the parameter `model` of a request target's query, as often as it stands there."""
     path, mark, query = target.partition("?")

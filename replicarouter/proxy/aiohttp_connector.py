@@ -20,6 +20,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from replicarouter.proxy.descriptors import Descriptors
+from replicarouter.tls import bound_buffers
 
 __all__ = ("Connector", "Receiver", "ReplicaConnection")
 
@@ -42,6 +43,11 @@ class ReplicaConnection(ResponseHandler):
         self.receiver: Receiver | None = None
         self.on_closed: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with an empty connection."""
+        super().connection_made(transport)
+        bound_buffers(transport)
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; unasked ones on an idle connection make it unfit for use."""

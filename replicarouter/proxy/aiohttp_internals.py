@@ -19,16 +19,22 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
-from replicarouter.proxy.write_watch import WriteWatch
+from replicarouter.proxy.write_watch import WriteWatch, unwritten
+from replicarouter.tls import bound_buffers
 
 __all__ = (
     "ClientConnection",
     "FrontServer",
     "InboundRequest",
+    "RequestHead",
     "Session",
 )
 SPARING = 65536
 """Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
+
+
+RequestHead = RawRequestMessage
+"""A request's head as parsed."""
 
 
 class InboundRequest:
@@ -36,7 +42,7 @@ class InboundRequest:
 
     __slots__ = ("client", "content", "message")
 
-    def __init__(self, message: RawRequestMessage, content: StreamReader, client: "ClientConnection") -> None:
+    def __init__(self, message: RequestHead, content: StreamReader, client: "ClientConnection") -> None:
         self.message = message
         self.content = content
         self.client = client
@@ -107,7 +113,7 @@ class FrontServer(Server):
     def unwritten(self) -> int:
         """Bytes of answers that clients have yet to take."""
         transports = [connection.transport for connection in self.connections]
-        return sum(one.get_write_buffer_size() for one in transports if one is not None)
+        return sum(unwritten(one) for one in transports if one is not None)
 
     @property
     def in_use(self) -> int:
@@ -286,6 +292,7 @@ class ClientConnection(RequestHandler):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        bound_buffers(transport)
         self._expect_head()
         if self._front.on_connection is not None:
             self._front.on_connection()

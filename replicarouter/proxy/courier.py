@@ -245,7 +245,7 @@ class Courier:
     def _request_head(self, errand: Errand, replica: Replica) -> bytes:
         address = self._roads.upstream.address(replica)
         message, exchange = errand.message, errand.exchange
-        start = f"{message.method} {address.base_path}{message.path} HTTP/1.1\r\n"
+        start = f"{message.method} {address.base_path}{errand.target or message.path} HTTP/1.1\r\n"
         request_id = exchange.upstream_id
         if exchange.attempts > 1:
             request_id = f"{request_id[:120]}-r{exchange.attempts - 1}"

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aiohttp.http_parser import RawRequestMessage
-
 from replicarouter.errors import RouterError
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.refusal import Refusal
 from replicarouter.protocol.request import InferenceRequest
+from replicarouter.proxy.aiohttp_internals import RequestHead
 from replicarouter.proxy.body import Body
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.held import HeldAnswer
@@ -32,17 +31,19 @@ class Learn(Protocol):
 class Errand:
     """What goes where, and for whom.
 
-    `only` this replica will do, if it is given; `learn` is told of a stored response; `upgrade` asks for a
+    `target` is what to ask for where it is not what the client has written. `only` this replica will do,
+    if it is given; `learn` is told of a stored response; `upgrade` asks for a
     WebSocket session. `tried` are the replicas that had it; `failure` and `declined` what the last of them
     made of it, `retry_reason` which of both it was.
     """
 
     inference: InferenceRequest
     pool: Pool
-    message: RawRequestMessage
+    message: RequestHead
     body: Body | Upload
     caller: Caller
     exchange: Exchange
+    target: str = ""
     only: Replica | None = None
     learn: Learn | None = None
     upgrade: bool = False

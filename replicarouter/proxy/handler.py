@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aiohttp import hdrs
-from aiohttp.http_parser import RawRequestMessage
 from multidict import istr
 
 from replicarouter.admission.owners import Owners
@@ -22,7 +21,7 @@ from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.request import InferenceRequest, understand
 from replicarouter.protocol.response_id import RESPONSES, named_in_path
 from replicarouter.protocol.upgrade import check_asked, understand_session
-from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest
+from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest, RequestHead
 from replicarouter.proxy.alias import resolve
 from replicarouter.proxy.answers import end_broken, write_answer
 from replicarouter.proxy.body import Body, arrived_body
@@ -132,7 +131,7 @@ class Corridor:
     def _local_answer(
         self,
         caller: Caller,
-        message: RawRequestMessage,
+        message: RequestHead,
         path: str,
         query: str,
         endpoint: Endpoint | None,
@@ -211,10 +210,9 @@ class Corridor:
             exchange.received_at = self._clock()
             if inference.model is not None:
                 exchange.model = OTHER
-            if rooms.aliases:
-                message = resolve(rooms.aliases, inference, kind, message, body)
+            target = resolve(rooms.aliases, inference, kind, body, message.path)
             errand = self._make_errand(inference, message, body, caller, exchange)
-            errand.upgrade = upgrade
+            errand.target, errand.upgrade = target, upgrade
             await rooms.courier.deliver(errand)
         finally:
             if body is not None:
@@ -223,7 +221,7 @@ class Corridor:
     def _make_errand(
         self,
         inference: InferenceRequest,
-        message: RawRequestMessage,
+        message: RequestHead,
         body: Body | Upload,
         caller: Caller,
         exchange: Exchange,

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from aiohttp.http_parser import RawRequestMessage
 from multidict import istr
 
 from replicarouter.access.cors import Cors
@@ -10,6 +9,7 @@ from replicarouter.access.door import OPEN_PATHS, Door
 from replicarouter.admission.priority import Priority
 from replicarouter.errors import InvalidApiKey
 from replicarouter.protocol.answer import LocalAnswer
+from replicarouter.proxy.aiohttp_internals import RequestHead
 from replicarouter.proxy.caller import Caller
 
 _ORIGIN = istr("Origin")
@@ -23,7 +23,7 @@ class Reception:
     cors: Cors
     priority: Priority
 
-    def welcome(self, message: RawRequestMessage, path: str, caller: Caller) -> InvalidApiKey | None:
+    def welcome(self, message: RequestHead, path: str, caller: Caller) -> InvalidApiKey | None:
         """Note who the caller is; the refusal if he may not come in to `path`."""
         headers = message.headers
         peer = caller.connection.peer
@@ -40,7 +40,7 @@ class Reception:
         caller.priority = self.priority.rank(headers, visitor.key_name)
         return None
 
-    def preflight(self, message: RawRequestMessage) -> LocalAnswer | None:
+    def preflight(self, message: RequestHead) -> LocalAnswer | None:
         """The answer to a browser that asks whether its page may send a request; None for any other."""
         if not self.cors:
             return None

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from replicarouter.clock import Clock
 from replicarouter.errors import Overloaded
 from replicarouter.exchange import Exchange
+from replicarouter.protocol.alias import patched
 from replicarouter.protocol.form import ModelField
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.json_scan import Span
@@ -49,7 +50,7 @@ class Upload:
         self._exchange = exchange
         self._clock = clock
         self._scope: asyncio.Timeout | None = None
-        self._patch: tuple[int, int, bytes] | None = None
+        self._patch: tuple[Span, bytes] | None = None
         self._dropped = False
         self.sent = False
 
@@ -61,7 +62,7 @@ class Upload:
             return UNKNOWN
         length = arriving.received if arriving.declared is None else arriving.declared
         if self._patch is not None:
-            start, end, value = self._patch
+            (start, end), value = self._patch
             length += len(value) - (end - start)
         return length
 
@@ -84,7 +85,7 @@ class Upload:
 
     def put(self, span: Span, value: bytes) -> None:
         """Send `value` in place of what stands at `span`, which has come already."""
-        self._patch = *span, value
+        self._patch = span, value
 
     async def pump(self, link: Link, done: "asyncio.Future[None]") -> None:
         """Send all of it, from the beginning; ends early when `done` is, or `stop` is called.
@@ -130,7 +131,7 @@ class Upload:
         chunked = self.length == UNKNOWN
         number = at = 0
         while piece := await self._spool.piece(number):
-            data = piece if self._patch is None else _patched(piece, at, *self._patch)
+            data = piece if self._patch is None else patched(piece, at, *self._patch)
             if data:
                 await self._put(link, data, chunked=chunked)
             number += 1
@@ -197,14 +198,6 @@ class Upload:
             await spool.add(data)
         except Overloaded:
             spool.drop()
-
-
-def _patched(piece: bytes, at: int, start: int, end: int, value: bytes) -> bytes:
-    """A piece of the body that begins at `at`, with `value` for what of it stands from `start` to `end`."""
-    size = len(piece)
-    before = piece[: min(max(start - at, 0), size)]
-    behind = piece[min(max(end - at, 0), size) :]
-    return before + value + behind if at <= start < at + size else before + behind
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -40,6 +40,14 @@ class WriteWatch:
             self.start(transport)
 
 
+def unwritten(transport: asyncio.Transport) -> int:
+    """Bytes that would be lost if the process ended now. Below a TLS transport there is another one whose
+    buffer cannot be seen; it is empty once the client has taken all that the kernel has."""
+    if transport.get_extra_info("sslcontext") is None:
+        return transport.get_write_buffer_size()
+    return untaken(transport)
+
+
 def untaken(transport: asyncio.Transport) -> int:
     """Bytes that the client has not taken: in the transport's buffer and in the kernel's."""
     connection = transport.get_extra_info("socket")

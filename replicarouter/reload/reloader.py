@@ -87,8 +87,6 @@ class Reloader:
             raise
         serving.reloaded = True
         self._complaint = None
-        # Other files may count from now on; that they do is no change of theirs.
-        self._tried = await asyncio.to_thread(fingerprint, self._files) if before != settings else seen
         changed = changed_names(before, settings)
         if kept:
             log.warning("settings need a restart", extra={"settings": ", ".join(kept)})

@@ -2,10 +2,12 @@
 client that reads slowly costs a count: frames are made only when they can be written."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from replicarouter.simulator.api import GenerationRequest
 from replicarouter.simulator.documents import completion_document
 from replicarouter.simulator.frames import StreamFrames
+from replicarouter.simulator.plans import cut_short
 from replicarouter.simulator.scheduler import Listener, Sequence
 from replicarouter.simulator.usage import Usage
 
@@ -68,15 +70,24 @@ class WholeAnswer(Answer):
         """One sequence has ended."""
         self.open -= 1
         if not self.open:
-            self._send(
-                completion_document(
-                    self._request,
-                    model=self._model,
-                    answer_id=self._answer_id,
-                    created=self._created,
-                    usage=self.usage(),
-                )
-            )
+            self._send(self._document(self._request))
+
+    def aborted(self) -> bytes:
+        """The document when the engine has aborted the sequences: what there is of each."""
+        plans = tuple(
+            cut_short(plan, sequence.produced)
+            for plan, sequence in zip(self._request.plans, self.sequences, strict=True)
+        )
+        return self._document(replace(self._request, plans=plans))
+
+    def _document(self, request: GenerationRequest) -> bytes:
+        return completion_document(
+            request,
+            model=self._model,
+            answer_id=self._answer_id,
+            created=self._created,
+            usage=self.usage(),
+        )
 
 
 class StreamedAnswer(Answer):
@@ -110,6 +121,10 @@ class StreamedAnswer(Answer):
     def failing(self, event: bytes) -> bytes:
         """The end of the stream when the engine fails: this SSE event, and what closes any stream."""
         return self._frames.failing(event)
+
+    def aborted(self) -> bytes:
+        """The end of the stream when the engine has aborted its sequences."""
+        return b"".join(self._frames.aborting(len(self.sequences), self.usage()))
 
     def close_if_done(self) -> None:
         """Write the end of the stream once every token has been written."""

@@ -33,6 +33,9 @@ class Suffering(Protocol):
     def kill(self) -> None:
         """The process is gone."""
 
+    def cut_short(self) -> None:
+        """The engine aborts what it generates: end the answer under way, which says so."""
+
     def close(self) -> None:
         """FIN after what has been written."""
 
@@ -51,8 +54,8 @@ class Machine(Protocol):
     def limit_idleness(self, seconds: float | None) -> None:
         """Close connections that are idle for so long; None: as the options say."""
 
-    def freeze(self, reason: str) -> None:
-        """Stop stepping, and hold the numbers. Reasons add up."""
+    def freeze(self, reason: str, *, hold: bool = True) -> None:
+        """Stop stepping, and if so told hold the numbers. Reasons add up."""
 
     def thaw(self, reason: str) -> None:
         """Take back a reason."""

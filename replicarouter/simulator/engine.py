@@ -22,6 +22,7 @@ from replicarouter.simulator.records import Records
 from replicarouter.simulator.routes import Routes
 from replicarouter.simulator.scheduler import Scheduler
 from replicarouter.simulator.server import Connection, IdleConnections
+from replicarouter.simulator.sleeping import METHODS, answer_sleeper
 from replicarouter.simulator.wire import HttpRequest, Reply
 
 Journal = Callable[[int, str, str], None]
@@ -182,10 +183,11 @@ class SimulatedEngine:
         """Close connections that are idle for so long; None: as the options say."""
         self.idle.limit = self.options.keep_alive if seconds is None else seconds
 
-    def freeze(self, reason: str) -> None:
-        """Stop stepping, and hold the numbers. Reasons add up."""
+    def freeze(self, reason: str, *, hold: bool = True) -> None:
+        """Stop stepping, and if so told hold the numbers. Reasons add up."""
         self._frozen.add(reason)
-        self._page.hold()
+        if hold:
+            self._page.hold()
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -196,6 +198,23 @@ class SimulatedEngine:
         if not self._frozen:
             self._page.release()
             self._wake()
+
+    def sleep(self, level: int, *, abort: bool) -> None:
+        """Sleep: 1 offloads the weights, 2 discards them. What runs is aborted, or waits as what is new."""
+        self.freeze("asleep", hold=False)
+        self._page.sleep_level = level
+        for connection in list(self.connections) if abort else ():
+            connection.cut_short()
+
+    def wake_up(self) -> None:
+        """Serve on."""
+        self._page.sleep_level = 0
+        self.thaw("asleep")
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it sleeps."""
+        return "asleep" in self._frozen
 
     def reboot(self) -> None:
         """Be a new engine at the same port; no answer may be under way."""
@@ -215,6 +234,8 @@ class SimulatedEngine:
         """The reply to a request, or what it wants generated."""
         if request.path.startswith(PREFIX):
             return self._control.respond(request)
+        if request.path in METHODS:
+            return answer_sleeper(self, request)
         return self._routes.respond(request)
 
     def generates(self, request: HttpRequest) -> bool:

@@ -10,13 +10,14 @@ CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 
 class MetricsPage:
-    """Renders the page of one engine; `started` is the Unix time of its start."""
+    """Renders the page of one engine; `started` is the Unix time of its start. `sleep_level` 0 is awake."""
 
     def __init__(self, options: EngineOptions, scheduler: Scheduler, started: float) -> None:
         self._scheduler = scheduler
         self._measures = scheduler.measures
         self._started = started
         self._held: bytes | None = None
+        self.sleep_level = 0
         model = options.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         self._model = f'model_name="{model}"'
         self._labels = f'engine="0",{self._model}'
@@ -62,7 +63,8 @@ class MetricsPage:
             yield f'{name}{{{self._labels},reason="{reason}"}} {float(value)}\n'
         name = "vllm:engine_sleep_state"
         yield _family(name, "gauge", "1 for the state the engine is in.")
-        for state, value in (("awake", 1), ("weights_offloaded", 0), ("discard_all", 0)):
+        for level, state in enumerate(("awake", "weights_offloaded", "discard_all")):
+            value = level == self.sleep_level
             yield f'{name}{{{self._labels},sleep_state="{state}"}} {float(value)}\n'
         usage = scheduler.blocks.usage
         yield self._one("kv_cache_usage_perc", "gauge", "Used share of the KV cache.", usage)

@@ -80,6 +80,16 @@ class StreamFrames:
         """The end of a stream that fails: this event, and what follows the last of any stream."""
         return self._frame(event) + self._done()
 
+    def aborting(self, choices: int, usage: Usage) -> list[bytes]:
+        """The frames of a stream whose sequences the engine has aborted: the end of each, and of all."""
+        abort = b',"logprobs":null,"finish_reason":"abort","stop_reason":null,"token_ids":null}]'
+        empty = b'"delta":{"content":""}' if self._request.chat else b'"text":""'
+        ends = [
+            self._frame(self._start + b'{"index":%d,' % index + empty + abort + _EVENT_END)
+            for index in range(choices)
+        ]
+        return [*ends, *self.closing(usage)]
+
     def _done(self) -> bytes:
         return self._frame(b"data: [DONE]\n\n") + (b"0\r\n\r\n" if self._chunked else b"")
 

@@ -62,6 +62,12 @@ def plan_answer(wish: Wish, seed: int) -> Plan:
     return Plan(seed, reasoning, text, None, "stop")
 
 
+def cut_short(plan: Plan, produced: int) -> Plan:
+    """What an answer has been when its engine aborts it after so many tokens; a call is left out."""
+    reasoning = min(plan.reasoning, produced)
+    return Plan(plan.seed, reasoning, min(plan.text, produced - reasoning), None, "abort")
+
+
 def _plan_call(call: ToolCall, seed: int, reasoning: int, left: int) -> Plan:
     whole = Plan(seed, reasoning, 0, call, "tool_calls")
     if whole.tokens <= reasoning + left:

@@ -175,6 +175,18 @@ class Connection(asyncio.Protocol):
         else:
             self._reply(CORE_DEAD)
 
+    def cut_short(self) -> None:
+        """The engine aborts what it generates: end the answer under way, which says so."""
+        if self._answer is None or self._silent:
+            return
+        answer = self._answer
+        self._cancel()
+        if isinstance(answer, StreamedAnswer):
+            self._write(answer.aborted())
+        elif isinstance(answer, WholeAnswer):
+            self._write_reply(Reply(200, answer.aborted()))
+        self._response_ended()
+
     # Serving
 
     def _serve(self) -> None:

@@ -1,7 +1,7 @@
 """HTTP/1.1 as bytes: requests out of a stream of them, and heads of answers. No sockets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -34,6 +34,7 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes
     modern: bool
+    query: str = ""
 
     @property
     def keep_alive(self) -> bool:
@@ -70,7 +71,7 @@ class RequestReader:
         head, self._head = self._head, None
         if head is None or not body:
             return head
-        return HttpRequest(head.method, head.path, head.headers, body, head.modern)
+        return replace(head, body=body)
 
     def wants_continue(self) -> bool:
         """True once for a request whose sender waits for `100 Continue` before the body."""
@@ -101,8 +102,8 @@ class RequestReader:
             if name == "content-length" and headers.get(name, value) != value:
                 raise MalformedRequest(400, "content-length is ambiguous")
             headers[name] = value
-        path = target.partition("?")[0]
-        self._head = HttpRequest(method, path, headers, b"", version == "HTTP/1.1")
+        path, _, query = target.partition("?")
+        self._head = HttpRequest(method, path, headers, b"", version == "HTTP/1.1", query)
         self._length = _body_length(headers)
         self._continued = False
         return True

@@ -1,13 +1,17 @@
 """`replicarouter engine` as a process of its own."""
 
+import http.client
 import json
 import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +99,10 @@ def test_taken_port_is_said_and_fails() -> None:
         (("--port", "70000"), "port is 70000; accepted: 0 to 65535"),
         (("--profile", "no-such"), "no-such"),
         (("--port", "many"), "many"),
+        (("--control-port", "-1"), "control_port is -1; accepted: 0 to 65535"),
+        (("--load-seconds", "-1"), "load_seconds is -1.0; accepted: 0 or more"),
+        (("--loading", "asleep"), "loading is 'asleep'; accepted: a list of refused, silent"),
+        (("--sigterm", "later"), "later"),
     ],
 )
 def test_bad_flag_is_named_with_what_is_accepted(flags: tuple[str, ...], named: str) -> None:
@@ -111,3 +119,105 @@ def test_help_tells_every_flag() -> None:
     assert "--block-size" in text
     assert "--speed" in text
     assert "default 8001" in text
+
+
+def ask(url: str, said: dict[str, object] | None = None, **headers: str) -> dict[str, object]:
+    """A JSON answer to GET, or to POST with `said`."""
+    body = None if said is None else json.dumps(said).encode()
+    headers = {"Content-Type": "application/json", **headers}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=DEADLINE) as response:
+        return dict(json.load(response))
+
+
+def test_control_port_scripts_faults_while_the_port_refuses() -> None:
+    with engine("--port", "0", "--control-port", "0", "--count", "2") as process:
+        _, rows = start_up(process, 2)
+        urls, controls = zip(*(row.split("  control ") for row in rows), strict=True)
+        ask(f"{controls[1]}/sim/fault", {"kind": "refuse"})
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            ask(f"{urls[1]}/v1/models")
+        assert ask(f"{urls[0]}/v1/models")["object"] == "list"
+        faults = ask(f"{controls[1]}/sim/fault")["faults"]
+        assert isinstance(faults, list)
+        assert faults[0]["kind"] == "refuse"
+
+
+def test_engine_refuses_while_it_loads() -> None:
+    with engine("--port", "0", "--load-seconds", "1") as process:
+        _, (url,) = start_up(process, 1)
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            ask(f"{url}/v1/models")
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            with suppress(urllib.error.URLError):
+                assert ask(f"{url}/v1/models")["object"] == "list"
+                return
+            time.sleep(0.02)
+        pytest.fail("it did not serve")
+
+
+@contextmanager
+def endless_stream(url: str) -> Iterator[http.client.HTTPResponse]:
+    body = {"prompt": "x", "stream": True, "max_tokens": 30_000, "ignore_eos": True}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+        assert response.readline().startswith(b"data: ")
+        yield response
+
+
+def ask_until_it_fails(url: str, said: dict[str, object]) -> None:
+    while True:
+        ask(url, said)
+
+
+def test_sigterm_as_vllm_leaves_open_answers_silent_until_their_clients_go() -> None:
+    with engine("--port", "0", "--sigterm", "vllm") as process:
+        _, (url,) = start_up(process, 1)
+        with endless_stream(url):
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            with pytest.raises(urllib.error.URLError, match="refused"):
+                ask(f"{url}/v1/models")
+        assert process.wait(DEADLINE) == 0
+
+
+def test_sigterm_can_let_what_runs_finish() -> None:
+    with engine("--port", "0", "--sigterm", "drain", "--shutdown-timeout", "2") as process:
+        _, (url,) = start_up(process, 1)
+        with endless_stream(url):
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(urllib.error.HTTPError, match="500"):
+                ask_until_it_fails(f"{url}/v1/completions", {"prompt": "x", "max_tokens": 1})
+            assert process.wait(DEADLINE) == 0, "not longer than its timeout"
+
+
+def test_second_signal_ends_at_once() -> None:
+    with engine("--port", "0", "--sigterm", "drain", "--shutdown-timeout", "1000") as process:
+        _, (url,) = start_up(process, 1)
+        with endless_stream(url):
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(DEADLINE) == 0
+
+
+def test_journal_is_complete_when_the_engine_is_killed(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with engine("--port", "0", "--journal", str(journal), "--profile", "instant") as process:
+        _, (url,) = start_up(process, 1)
+        port = url.rpartition(":")[2]
+        ask(f"{url}/v1/completions", {"prompt": "x", "max_tokens": 1}, **{"X-Soak-Nonce": "n1"})
+        process.kill()
+        process.wait(DEADLINE)
+    events = ("received", "started", "finished")
+    lines = [line.partition(" ")[2] for line in journal.read_text().splitlines()]
+    assert lines == [f"{port} {event} n1" for event in events]
+
+
+def test_journal_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    result = run("--port", "0", "--journal", str(tmp_path / "none" / "journal"))
+    assert result.returncode == 1
+    assert "cannot write" in result.stderr

@@ -1,5 +1,6 @@
 """What requests say of replicas: ejection, trial, slow start, cool-off, stalls. No probes, no sockets."""
 
+import gc
 import logging
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import RAMP_START, Replica
 from replicarouter.settings import Settings
-from tests.scene import HandClock, a_fleet, an_exchange
+from tests.scene import HandClock, a_fleet, an_exchange, replica_settings
 
 SETTINGS = {
     "eject": {"consecutive_failures": 3, "base_seconds": 3, "max_seconds": 60, "max_share": 0.5},
@@ -515,3 +516,23 @@ def test_who_has_left_is_forgotten(scene: Scene) -> None:
     scene.fleet.tell(again, Event.PASSED, "probes pass")
     scene.fail("a")
     assert scene["a"].state is State.READY
+
+
+def test_replicas_that_come_and_go_leave_nothing_behind(scene: Scene) -> None:
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(one, Replica) for one in gc.get_objects())
+
+    before = alive()
+    for number in range(50):
+        replica = scene.fleet.add(replica_settings(f"n{number}"))
+        scene.fleet.list_models(replica, [{"id": "m1"}])
+        scene.fleet.tell(replica, Event.PASSED, "probes pass")
+        scene.fail(replica.name, 3)
+        scene.health.busy(replica, scene.clock(), None)
+        request = scene.begin(replica.name)
+        scene.wait(1)
+        request.end()
+        scene.fleet.remove(replica)
+        del replica, request
+    assert alive() == before

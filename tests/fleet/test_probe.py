@@ -353,6 +353,21 @@ async def test_responses_bring_a_replica_back_whose_probes_get_no_answer(
     assert fleet.find("a").state is State.READY
 
 
+async def test_responses_do_not_bring_a_replica_back_whose_port_was_closed(
+    engine: Engine, members: tuple[Fleet, Prober]
+) -> None:
+    """They come from an engine that is going, and not from the one that is coming."""
+    fleet, prober = members
+    port = int(engine.url.rpartition(":")[2])
+    await engine.stop()
+    await prober.probe(fleet.find("a"))
+    engine.silent = True
+    await engine.listen(port)
+    deliver(fleet, time.monotonic())
+    await prober.probe(fleet.find("a"))
+    assert fleet.find("a").state is State.UNHEALTHY
+
+
 async def test_responses_do_not_bring_a_replica_back_that_says_it_is_ill(
     engine: Engine, members: tuple[Fleet, Prober]
 ) -> None:
@@ -462,11 +477,13 @@ async def test_a_removed_replica_is_probed_no_more(engine: Engine, members: tupl
     prober.start()
     await eventually(lambda: engine.times("/health") >= 3, "it is probed")
     fleet.remove(replica)
-    asked = len(engine.asked)
     other = fleet.add(replica_settings("b", url=f"{engine.url}/b"))
+    # By then what was on its way has arrived.
+    await eventually(lambda: engine.times("/b/health") >= 2, "others are probed")
+    asked = len(engine.asked)
     prober.soon(replica)
     await prober.probe(replica)
-    await eventually(lambda: engine.times("/b/health") >= 3, "others are probed")
+    await eventually(lambda: engine.times("/b/health") >= 5, "others are probed on")
 
     assert [path for path, _ in engine.asked[asked:] if not path.startswith("/b/")] == []
     assert other in fleet

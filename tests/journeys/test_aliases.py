@@ -29,7 +29,7 @@ def other() -> FakeReplica:
 
 
 BODY = (
-    b'\r\n{ "messages":[{"role":"user","content":"\xc3\xa9\\u00e9 \\"model\\":\\"gpt-4o\\"","model":"gpt-4o"}],'
+    b'\r\n{ "messages":[{"content":"\xc3\xa9\\u00e9 \\"model\\":\\"gpt-4o\\"","model":"gpt-4o"}],'
     b'"seed":1.0,  "model" :\t"gpt-4o" ,"n":1e0,"x":{"model":"gpt-4o"} }\n'
 )
 
@@ -95,6 +95,19 @@ async def test_a_form_is_changed_wherever_its_field_stands(
     field = b'name="model"\r\n\r\ngpt-4o\r\n--b0'
     assert form.count(field) == 1
     assert received.body == form.replace(field, field.replace(b"gpt-4o", b"org/real-model"))
+
+
+async def test_a_session_names_its_model_in_the_query(start_router: StartRouter) -> None:
+    replica = real()
+    router = await aliased(start_router, replica, other())
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    assert (await router.get("/v1/realtime?a=%2F&model=gpt-4o&b", upgrade)).status == 200
+    assert replica.requests[0].target == "/v1/realtime?a=%2F&model=org%2Freal-model&b"
 
 
 async def test_a_compressed_body_must_be_sent_plain(start_router: StartRouter) -> None:

@@ -1,12 +1,14 @@
 """Counts: they settle after every way of ending, nothing but an ending changes them, and load is even."""
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from replicarouter.policies import POLICIES
-from tests.fakes.client import Answer, chat, request
+from tests.fakes.client import Answer, Client, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import (
     OK,
@@ -136,7 +138,7 @@ async def test_counts_settle_when_connections_are_refused(start_router: StartRou
 
 async def test_replica_that_restarts_attracts_no_more_than_its_share(start_router: StartRouter) -> None:
     replicas = [FakeReplica(begin_stream_and_reset) for _ in range(3)]
-    options = {"health": {"slow_start": 0}, "eject": {"consecutive_failures": 1000}}
+    options: dict[str, Any] = {"health": {"slow_start": 0}, "eject": {"consecutive_failures": 1000}}
     router = await start_router(*replicas, **options)
     await router.ask_each([chat()] * 60)
     for replica in replicas:
@@ -149,6 +151,35 @@ async def test_replica_that_restarts_attracts_no_more_than_its_share(start_route
 
     await eventually(down, "the stopped replica is unhealthy")
     await replicas[2].listen()
+    await router.until_ready(3)
+    for _ in range(10):
+        await router.ask_each([chat()] * 30)
+    counts = [len(replica.requests) for replica in replicas]
+    assert sum(counts) == 300
+    assert all(75 <= count <= 125 for count in counts), counts
+
+
+async def test_replica_that_was_removed_and_added_begins_at_zero(start_router: StartRouter) -> None:
+    """H66: after every kind of departure a newcomer's honest zero attracts no more than its share."""
+    replicas = [FakeReplica(stall(SSE_HEAD + event("1"))) for _ in range(3)]
+    router = await start_router(
+        *replicas, health={"slow_start": 0}, admission={"max_outstanding_per_replica": 10}
+    )
+    clients = [await router.begin(chat()) for _ in range(50)]
+    await router.stage(streaming=30, queued=20)
+    for number, client in enumerate(reversed(clients)):
+        client.leave("fin" if number % 2 else "rst")
+    assert (await router.settled()).finished == {"client_gone": 50}
+    assert (await router.metrics()).value("requests_queued") == 0
+    for replica in replicas:
+        replica.script = reply(OK)
+        replica.requests.clear()
+    leaving = replicas[2]
+    assert (await router.admin(f"/admin/replicas/{leaving.name}", "DELETE")).status == 204
+    operator = await Client.connect(router.admin_port)
+    body = json.dumps(leaving.settings).encode()
+    assert (await operator.ask(request("POST", "/admin/replicas", body))).status == 201
+    await operator.closed()
     await router.until_ready(3)
     for _ in range(10):
         await router.ask_each([chat()] * 30)

@@ -26,7 +26,7 @@ from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
 FOR_LONG = {"base_seconds": 60, "max_seconds": 60}
-SHORTLY = {"consecutive_failures": 3, "base_seconds": 0.3, "max_seconds": 0.3}
+SHORTLY = {"consecutive_failures": 3, "base_seconds": 1.5, "max_seconds": 1.5}
 BROKEN = sized(b'{"error":{"message":"CUDA error"}}', status="500 Internal Server Error")
 
 
@@ -56,7 +56,7 @@ async def test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice(
     """H17"""
     hung, well = FakeReplica(silence), FakeReplica()
     router = await start_router(
-        hung, well, policy="round-robin", timeouts={"response_head": 0.5}, eject={**FOR_LONG}
+        hung, well, policy="round-robin", timeouts={"response_head": 1.0}, eject={**FOR_LONG}
     )
     seconds: dict[int, list[float]] = {200: [], 504: []}
 
@@ -73,8 +73,8 @@ async def test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice(
     # Those of the first round; the second finds it ejected.
     assert len(hung.requests) == len(seconds[504]) == 5
     assert len(seconds[200]) == 55
-    assert max(seconds[200]) < 0.4
-    assert min(seconds[504]) >= 0.5
+    assert max(seconds[200]) < 0.9
+    assert min(seconds[504]) >= 1.0
     for request in hung.requests:
         await request.aborted()
         assert not [one for one in well.requests if one.body == request.body]
@@ -130,7 +130,6 @@ async def test_a_replica_on_trial_has_one_request_at_a_time(start_router: StartR
     broken, well = FakeReplica(reply(BROKEN)), FakeReplica()
     router = await start_router(broken, well, policy="round-robin", eject=SHORTLY)
     await ask_in_turn(router, 6)
-    await until(router, broken, "ejected")
     broken.script = held(b"", gate, OK)
     broken.requests.clear()
     await until(router, broken, "ready")

@@ -160,6 +160,18 @@ async def test_replicas_are_named_where_that_is_asked_for(start_router: StartRou
     assert answer.head.get("x-replicarouter-replica") == replica.name
 
 
+@pytest.mark.parametrize("exposed", [False, True])
+async def test_readiness_tells_addresses_of_replicas_only_where_that_is_asked_for(
+    start_router: StartRouter, exposed: bool
+) -> None:
+    replica = FakeReplica()
+    replica.probes.health = 503
+    router = await locked(start_router, replica, expose_replica=exposed)
+    error = (await router.get("/ready")).refused(503, "no_replica")
+    assert "/health answers 503" in error["message"]
+    assert (replica.name in error["message"]) is exposed
+
+
 async def test_refusals_are_counted_and_the_connection_serves_on(start_router: StartRouter) -> None:
     router = await locked(start_router, FakeReplica())
     client = await router.connect()

@@ -109,7 +109,7 @@ async def waits_of_the_queue_are_counted(
 
     async def old() -> bool:
         rows = (await router.admin("/admin/requests")).json()["requests"]
-        return min(row["age"] for row in rows if row["stage"] == "queued") > waited
+        return bool(min(row["age"] for row in rows if row["stage"] == "queued") > waited)
 
     await eventually(old, "the queued requests are old")
     gate.set()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from replicarouter.errors import InvalidRequest
-from replicarouter.protocol.alias import form_name, json_name, rewrite_model, rewrite_query
+from replicarouter.protocol.alias import form_name, json_name, patched, rewrite_model, rewrite_query
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,11 @@ def test_huge_strings_are_passed_over(text: bytes, first: bool) -> None:
 )
 def test_parameter_of_a_query_is_replaced_and_the_rest_stays(before: str, after: str) -> None:
     assert rewrite_query(before, "real/one b") == after
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+@pytest.mark.parametrize("span", [(0, 3), (2, 5), (7, 10), (4, 5), (0, 10)])
+def test_a_value_is_replaced_in_pieces_of_any_size(size: int, span: tuple[int, int]) -> None:
+    body = b"0123456789"
+    pieces = [patched(body[at : at + size], at, span, b"NEW") for at in range(0, len(body), size)]
+    assert b"".join(pieces) == body[: span[0]] + b"NEW" + body[span[1] :]

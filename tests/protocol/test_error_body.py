@@ -82,7 +82,7 @@ def test_the_messages_api_gets_its_own_shape() -> None:
         (QueueFull("later"), [("Retry-After", "1")]),
         (MethodNotAllowed("no", allow="GET, HEAD"), [("Allow", "GET, HEAD")]),
         (BodyTooLarge("no"), []),
-        (InvalidApiKey("no"), []),
+        (InvalidApiKey("no"), [("WWW-Authenticate", "Bearer")]),
     ],
 )
 def test_headers_say_when_to_come_back_and_what_is_allowed(

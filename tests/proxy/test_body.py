@@ -8,6 +8,7 @@ from replicarouter.errors import (
     BodyTooLarge,
     ExpectationFailed,
     MalformedRequest,
+    Overloaded,
     RequestTimeout,
     RouterError,
 )
@@ -247,3 +248,51 @@ def test_a_dropped_body_keeps_its_length() -> None:
     body = Body(BODY, len(BODY))
     body.drop()
     assert body == Body(b"", len(BODY))
+
+
+# Memory
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_counts_against_memory_until_it_is_dropped(
+    start_front: StartFront, chunked: bool
+) -> None:
+    receiving = Receiving()
+    front = await begin(start_front, receiving, request("POST", "/x", BODY, chunked=chunked))
+    await front.clients[0].answer()
+    assert receiving.memory.held == len(BODY)
+    assert receiving.body is not None
+    receiving.body.drop()
+    receiving.body.drop()
+    assert receiving.memory.held == 0
+
+
+async def test_a_body_that_memory_has_no_room_for_is_refused_at_once(start_front: StartFront) -> None:
+    receiving = Receiving(room=len(BODY) - 1)
+    await begin(start_front, receiving, request("POST", "/x", BODY))
+    await eventually(lambda: receiving.error, "it is refused")
+    assert isinstance(receiving.error, Overloaded)
+    assert receiving.memory.held == 0
+
+
+async def test_a_declared_length_takes_its_room_before_it_comes(start_front: StartFront) -> None:
+    receiving = Receiving(room=1000)
+    front = await begin(start_front, receiving, request("POST", "/x", headers={"Content-Length": "1000"}))
+    await eventually(lambda: receiving.memory.held == 1000, "the room is taken")
+    front.clients[0].leave()
+    await eventually(lambda: receiving.memory.held == 0, "it is given back")
+
+
+@pytest.mark.parametrize("how", ["silence", "broken", "too large", "left"])
+async def test_whatever_ends_a_body_early_gives_its_room_back(start_front: StartFront, how: str) -> None:
+    receiving = Receiving(gap=0.2 if how == "silence" else 5.0, most=1000)
+    raw = request("POST", "/x", headers={"Transfer-Encoding": "chunked"}) + b"3\r\nabc\r\n"
+    front = await begin(start_front, receiving, raw)
+    await eventually(lambda: receiving.memory.held == 3, "it has begun")
+    client = front.clients[0]
+    if how == "left":
+        client.leave()
+    elif how != "silence":
+        await client.send(b"zz\r\n" if how == "broken" else b"7d0\r\n" + b"x" * 2000)
+    await eventually(lambda: receiving.memory.held == 0, "the room is given back")
+    assert (receiving.error is None) == (how == "left")

@@ -1,7 +1,8 @@
 """Start several real vLLM servers at the price of one: import vLLM once, then fork a process per server.
 
-Runs under the Python of the vLLM environment. A line `PORT [FLAG ...]` on standard input starts a server
-(anew, after its death), and a line with its process id comes back at once; `/health` says when it serves.
+Runs under the Python of the vLLM environment. A line `PORT [NAME=VALUE ...] [FLAG ...]` on standard input
+starts a server with these variables and flags (anew, after its death), and a line with its process id comes
+back at once; `/health` says when it serves.
 Each server leads a process group. The end of standard input ends them all.
 """
 
@@ -10,7 +11,9 @@ import importlib
 import multiprocessing
 import os
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -55,13 +58,27 @@ def import_everything() -> None:
         importlib.import_module(name)
 
 
-def serve(port: int, flags: list[str], log: Path) -> NoReturn:
-    """Become the server on `port`."""
+def let_go_of(port: int) -> None:
+    """Close the server's listening socket in its engine process, which would not have it had it been spawned:
+    the port would stay open when the server alone is killed."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as copy:
+            if copy.getsockname()[1:2] == (port,):
+                # The number stays taken: the interpreter's own socket object closes it some day.
+                with Path(os.devnull).open("rb") as nothing:
+                    os.dup2(nothing.fileno(), int(name))
+
+
+def serve(port: int, words: list[str], log: Path) -> NoReturn:
+    """Become the server on `port`; words that do not begin with a dash set variables."""
     os.setsid()
+    flags = [word for word in words if word.startswith("-")]
+    os.environ |= dict(word.split("=", 1) for word in words if not word.startswith("-"))
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    os.register_at_fork(after_in_child=lambda: let_go_of(port))
     sys.argv = ["vllm", f"--port={port}", *THRIFTY_FLAGS, *flags]
     importlib.import_module("vllm.entrypoints.launchers.api_server.entry").main()
     sys.exit()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,15 @@ class EngineFleet:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
 
-    def start(self, ports: Sequence[int]) -> None:
-        """Start a server on each port, also where one was killed, and wait until all of them serve."""
+    def start(self, ports: Sequence[int], *words: str) -> None:
+        """Start a server on each port, also where one was killed, and wait until all of them serve.
+
+        Words are flags, or variables as `NAME=VALUE`.
+        """
         assert not self._processes.keys() & ports, "one serves there already"
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
-        self._parent.stdin.writelines(f"{port}\n" for port in ports)
+        self._parent.stdin.writelines(" ".join([str(port), *words]) + "\n" for port in ports)
         self._parent.stdin.flush()
         for port in ports:
             process = self._parent.stdout.readline()
@@ -130,6 +133,20 @@ class EngineFleet:
         """End a server with all its processes; returns when the kernel has closed its sockets."""
         os.killpg(self._processes.pop(port), signal.SIGKILL)
         wait_until(lambda: not answers(port, "/health"), "the port is closed", deadline=10)
+
+    def signal_server(self, port: int, number: signal.Signals) -> None:
+        """Send a signal to the process that serves HTTP."""
+        os.kill(self._processes[port], number)
+
+    def signal_core(self, port: int, number: signal.Signals) -> None:
+        """Send a signal to the process that runs the model."""
+        process = self._processes[port]
+        (core,) = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        os.kill(int(core), number)
+
+    def signal_all(self, port: int, number: signal.Signals) -> None:
+        """Send a signal to both."""
+        os.killpg(self._processes[port], number)
 
     def lives(self, port: int) -> bool:
         """Whether the server was started and not killed since."""
@@ -155,15 +172,17 @@ class EngineFleet:
 
 
 class RouterProcess:
-    """`replicarouter serve` in front of replicas on these ports."""
+    """`replicarouter serve` in front of replicas on these ports; `settings` by their dotted names."""
 
-    def __init__(self, replicas: Sequence[int], log: Path) -> None:
+    def __init__(self, replicas: Sequence[int], log: Path, settings: Mapping[str, object] | None = None) -> None:
         self.port, self.admin_port = free_port(), free_port()
         self._log = log
         flags = [f"--replica=http://{HOST}:{port}" for port in replicas]
         ports = [f"--port={self.port}", f"--admin-port={self.admin_port}"]
         command = [sys.executable, "-m", "replicarouter", "serve", *flags, *ports]
         environment = {name: value for name, value in os.environ.items() if "REPLICAROUTER" not in name}
+        for name, value in (settings or {}).items():
+            environment["REPLICAROUTER_" + name.replace(".", "__").upper()] = str(value)
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
@@ -178,6 +197,11 @@ class RouterProcess:
         """The operator's view of where every request is."""
         document: dict[str, Any] = json.loads(get(self.admin_port, "/admin/ledger"))
         return document
+
+    def state(self, port: int) -> str:
+        """What the router believes of the replica on this port."""
+        rows = json.loads(get(self.admin_port, "/admin/replicas"))["replicas"]
+        return next(str(row["state"]) for row in rows if row["name"] == f"{HOST}:{port}")
 
     def sees_idle_fleet(self) -> bool:
         """Whether nothing is in flight here, and the last reading of every replica says the same."""

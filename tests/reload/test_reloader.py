@@ -212,6 +212,23 @@ async def test_no_secret_is_logged(scene: Scene, caplog: pytest.LogCaptureFixtur
         assert "nary" not in str(record.__dict__)
 
 
+async def test_a_change_right_behind_the_one_before_is_not_missed(scene: Scene) -> None:
+    """The next one may be written as soon as anybody can see that this one is in effect."""
+    await scene.looks()
+    apply = scene.router.apply
+
+    def apply_and_write_again(settings: Settings) -> None:
+        apply(settings)
+        scene.file.write_text(GOOD)
+
+    scene.router.apply = apply_and_write_again  # type: ignore[method-assign]
+    scene.file.write_text(BETTER)
+    await scene.looks()
+    assert scene.router.names == ["a:1", "b:1"]
+    await scene.looks()
+    assert scene.router.names == ["a:1"]
+
+
 async def test_two_reloads_at_once_are_one_after_the_other(scene: Scene) -> None:
     scene.file.write_text(BETTER)
     await asyncio.gather(*(scene.reloader.reload() for _ in range(3)), scene.looks())

@@ -98,14 +98,14 @@ def test_a_bad_line_is_named_and_its_key_is_not(text: str, line: int, tmp_path: 
 def test_a_file_that_would_leave_the_door_open_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match="api_keys_file: .*keys"):
+    with pytest.raises(SettingsError, match=r"api_keys_file: .*keys"):
         named_keys(settings(api_keys_file=str(path)))
 
 
 @pytest.mark.parametrize("missing", ["nowhere", "."])
 def test_a_file_that_cannot_be_read_is_told_when_settings_load(missing: str) -> None:
     flags = {"replicas": [URL]}
-    with pytest.raises(SettingsError, match="api_keys_file: .* cannot be read"):
+    with pytest.raises(SettingsError, match=r"api_keys_file: .* cannot be read"):
         load_settings(flags=flags, environ={"REPLICAROUTER_API_KEYS_FILE": missing}, config=None)
 
 

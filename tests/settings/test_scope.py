@@ -64,7 +64,6 @@ def test_what_would_silently_be_lost_is_refused(values: dict[str, Any], names: l
     [
         ({"retry": {"budget": 0.1, "max_attempts": 2}}, ["retry.budget"]),
         ({"sse_keepalive": 5}, ["sse_keepalive"]),
-        ({"admin": {"allowed_urls": ["http://a*"]}}, ["admin.allowed_urls"]),
         ({"policy_options": {"session_headers": ["X-A"]}}, ["policy_options.session_headers"]),
         ({"admission": {"priority_header": {"name": "X-P", "values": ["a"]}}}, []),
         ({"replicas": [{"url": URL, "name": "a", "weight": 3}]}, []),

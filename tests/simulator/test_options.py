@@ -21,6 +21,10 @@ from replicarouter.simulator.options import EngineOptions
         ("max_model_len", 1),
         ("phase", 1.0),
         ("keep_alive", 0.0),
+        ("control_port", 65536),
+        ("load_seconds", -1.0),
+        ("loading", ()),
+        ("loading", ("refused", "bored")),
     ],
 )
 def test_value_out_of_range_is_refused_by_name(name: str, value: Any) -> None:

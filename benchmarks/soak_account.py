@@ -1,0 +1,166 @@
+"""The account of a soak: what users saw, what the router counted and what engines ran must agree."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.soak_fleet import Replica
+from benchmarks.soak_users import CUT, HUNG, LEFT, LOST, MIXED, OK, Tally
+
+STALE_WINDOW = 0.05
+"""Seconds, `retry.stale_window`: a reused connection that ends so soon without a byte was closed before."""
+
+SLACK = 0.25
+"""Seconds that clocks and busy processes may add to it."""
+
+MOST_GROWTH = 2.0
+"""MiB a minute that the router may grow after its warm-up."""
+
+SHORTEST_TREND = 240.0
+"""Seconds of samples below which growth is told but not judged: pools and caches still fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The router at one moment: seconds since the start, resident bytes, open descriptors."""
+
+    at: float
+    resident: int
+    descriptors: int
+
+
+@dataclass(slots=True)
+class Report:
+    """`zero` holds what must be zero, `facts` the rest."""
+
+    zero: dict[str, int]
+    facts: dict[str, Any]
+    client: dict[str, int]
+    router: dict[str, int]
+    chaos: dict[str, int]
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        return not any(self.zero.values())
+
+    def as_json(self) -> dict[str, Any]:
+        return {"sound": self.sound, **asdict(self)}
+
+    def table(self) -> str:
+        """Everything as Markdown."""
+        codes = sorted({*self.client, *self.router}, key=lambda name: (name != OK, name))
+        outcomes = [[code, self.client.get(code, 0), self.router.get(code, 0)] for code in codes]
+        parts = [
+            _table(["must be zero", "found"], [[name, count] for name, count in self.zero.items()]),
+            _table(["fact", "value"], [[name, value] for name, value in self.facts.items()]),
+            _table(["outcome", "clients saw", "router counted"], outcomes),
+            _table(["trouble", "times"], [[name, count] for name, count in sorted(self.chaos.items())]),
+        ]
+        for outcome in (LOST, MIXED, HUNG, "doubled"):
+            parts += [f"{outcome}: {line}" for line in self.examples.get(outcome, ())]
+        return "\n\n".join(parts)
+
+
+def account(
+    *,
+    tally: Tally,
+    outcomes: Mapping[str, int],
+    replicas: Iterable[Replica],
+    did: Mapping[str, int],
+    rest: Mapping[str, int],
+    samples: Sequence[Sample],
+) -> Report:
+    """Bring the counts together."""
+    doubled, raced = _doubled(replicas)
+    client = dict(tally.outcomes)
+    growth, spread = _growth(samples)
+    zero = {
+        "lost": client.get(LOST, 0),
+        "doubled": len(doubled),
+        "mixed": client.get(MIXED, 0),
+        "hung": client.get(HUNG, 0),
+        **_disagreements(client, outcomes),
+        **rest,
+    }
+    if spread >= SHORTEST_TREND:
+        zero["growth above the limit"] = int(growth > MOST_GROWTH)
+    facts = {
+        "requests": tally.begun,
+        "ok": client.get(OK, 0),
+        "left by the client": client.get(LEFT, 0),
+        "ended with an explained error": sum(
+            count for name, count in client.items() if name not in (OK, LEFT, CUT, LOST, HUNG, MIXED)
+        ),
+        "cut within an event or body": client.get(CUT, 0),
+        "tokens": tally.tokens,
+        "run twice after a stale connection": len(raced),
+        "growth, MiB a minute": round(growth, 2),
+        "resident at the end, MiB": round(samples[-1].resident / 2**20, 1) if samples else None,
+        "most descriptors": max((one.descriptors for one in samples), default=None),
+    }
+    examples = {**tally.examples, "doubled": doubled[:20]}
+    return Report(zero, facts, client, dict(outcomes), dict(did), examples)
+
+
+def _disagreements(client: Mapping[str, int], router: Mapping[str, int]) -> dict[str, int]:
+    """Where clients and the router tell different stories.
+
+    A client that left does not know how its request would have ended, and one whose answer was cut was
+    told nothing more: these may be behind any outcome of the router. Nothing else may.
+    """
+    free = client.get(LEFT, 0) + client.get(CUT, 0) + client.get(LOST, 0) + client.get(HUNG, 0)
+    unknown = {name for name in client if name not in (LEFT, CUT, LOST, HUNG, MIXED)}
+    told = {name: client[name] for name in unknown}
+    unseen = sum(max(0, count - told.get(name, 0)) for name, count in router.items())
+    return {
+        "seen by clients and not counted by the router": sum(
+            max(0, count - router.get(name, 0)) for name, count in told.items()
+        ),
+        "counted by the router and not seen by clients": max(0, unseen - free),
+        "requests without an outcome": max(0, sum(told.values()) - sum(router.values())),
+    }
+
+
+def _doubled(replicas: Iterable[Replica]) -> tuple[list[str], list[str]]:
+    """Requests that engines started more than once: without a reason, and after a stale connection.
+
+    The reason that there can be: an engine was killed within moments of the request, on a connection that
+    had been used before, which looks like one that it had closed.
+    """
+    starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    kills: dict[str, list[float]] = {}
+    for replica in replicas:
+        kills[replica.name] = replica.killed
+        if not replica.journal.exists():
+            continue
+        for line in replica.journal.read_text().splitlines():
+            at, _port, event, name = line.split(" ", 3)
+            if event == "started" and name:
+                starts[name].append((float(at), replica.name))
+    doubled: list[str] = []
+    raced: list[str] = []
+    for name, told in starts.items():
+        if len(told) < 2:
+            continue
+        first_at, where = min(told)
+        killed = any(0 <= kill - first_at <= STALE_WINDOW + SLACK for kill in kills[where])
+        (raced if killed and len(told) == 2 else doubled).append(f"{name}: {sorted(told)}")
+    return doubled, raced
+
+
+def _growth(samples: Sequence[Sample]) -> tuple[float, float]:
+    """MiB a minute of resident memory, by least squares, and the seconds that were looked at."""
+    if len(samples) < 3:
+        return 0.0, 0.0
+    mean_at = sum(one.at for one in samples) / len(samples)
+    mean_size = sum(one.resident for one in samples) / len(samples)
+    above = sum((one.at - mean_at) * (one.resident - mean_size) for one in samples)
+    below = sum((one.at - mean_at) ** 2 for one in samples)
+    return above / below * 60 / 2**20, samples[-1].at - samples[0].at
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
