@@ -81,7 +81,7 @@ def account(
         "doubled": len(doubled),
         "mixed": client.get(MIXED, 0),
         "hung": client.get(HUNG, 0),
-        **_disagreements(client, outcomes),
+        **_disagreements(tally, outcomes),
         **rest,
     }
     if spread >= SHORTEST_TREND:
@@ -104,22 +104,28 @@ def account(
     return Report(zero, facts, client, dict(outcomes), dict(did), examples)
 
 
-def _disagreements(client: Mapping[str, int], router: Mapping[str, int]) -> dict[str, int]:
+def _disagreements(tally: Tally, router: Mapping[str, int]) -> dict[str, int]:
     """Where clients and the router tell different stories.
 
     A client that left does not know how its request would have ended, and one whose answer was cut was
-    told nothing more: these may be behind any outcome of the router. Nothing else may.
+    told nothing more: these may be behind outcomes that no client was told, a cut answer only behind
+    failures. Who left at once may not have been heard at all.
     """
-    free = client.get(LEFT, 0) + client.get(CUT, 0) + client.get(LOST, 0) + client.get(HUNG, 0)
-    unknown = {name for name in client if name not in (LEFT, CUT, LOST, HUNG, MIXED)}
-    told = {name: client[name] for name in unknown}
-    unseen = sum(max(0, count - told.get(name, 0)) for name, count in router.items())
+    client = tally.outcomes
+    left = client.get(LEFT, 0)
+    cut = client.get(CUT, 0) + client.get(LOST, 0) + client.get(HUNG, 0)
+    told = {name: count for name, count in client.items() if name not in (LEFT, CUT, LOST, HUNG, MIXED)}
+    untold = {name: max(0, count - told.get(name, 0)) for name, count in router.items()}
+    failures = sum(count for name, count in untold.items() if name not in (OK, LEFT))
+    counted = sum(router.values())
     return {
         "seen by clients and not counted by the router": sum(
             max(0, count - router.get(name, 0)) for name, count in told.items()
         ),
-        "counted by the router and not seen by clients": max(0, unseen - free),
-        "requests without an outcome": max(0, sum(told.values()) - sum(router.values())),
+        "counted by the router and not seen by clients": max(0, sum(untold.values()) - left - cut),
+        "cut answers that are not counted as failures": max(0, cut - failures),
+        "requests without an outcome": max(0, tally.begun - left - counted),
+        "outcomes without a request": max(0, counted - tally.begun),
     }
 
 

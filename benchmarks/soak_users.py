@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,28 +120,31 @@ class Users:
                 raise ended
 
     async def _user(self, number: int) -> None:
-        chance, habits = random.Random(f"{self._seed}/{number}"), self._habits
-        line: Line | None = None
-        await asyncio.sleep(chance.uniform(0, 5))
+        chance = random.Random(f"{self._seed}/{number}")
+        line = Line(self._port)
+        await asyncio.sleep(chance.uniform(0, 10 * self._habits.pause))
         turn = 0
-        while not self._stopping.is_set():
-            turn += 1
-            tokens = chance.randint(habits.shortest, habits.longest)
-            stream = chance.random() < habits.streamed
-            asked = question(f"s{self._seed}-u{number}-{turn}", tokens, stream=stream)
-            leaves_after = chance.uniform(0, tokens / 10) if chance.random() < habits.leaving else None
-            slow = chance.random() < habits.slow
-            if line is None or chance.random() < 0.2:
-                if line is not None:
-                    line.close()
-                line = Line(self._port)
-            self.tally.begun += 1
-            keep = await self._ask(line, asked, leaves_after, slow)
-            if not keep:
-                line = None
-            await asyncio.sleep(chance.uniform(0, habits.pause))
-        if line is not None:
-            line.close()
+        try:
+            while not self._stopping.is_set():
+                turn += 1
+                if chance.random() < 0.2:
+                    await line.leave()
+                    line = Line(self._port)
+                if not await self._turn(line, f"s{self._seed}-u{number}-{turn}", chance):
+                    line = Line(self._port)
+                await asyncio.sleep(chance.uniform(0, self._habits.pause))
+        finally:
+            await line.leave()
+
+    async def _turn(self, line: "Line", nonce: str, chance: random.Random) -> bool:
+        """A request of a kind that comes of chance; whether its connection can serve another."""
+        habits = self._habits
+        tokens = chance.randint(habits.shortest, habits.longest)
+        asked = question(nonce, tokens, stream=chance.random() < habits.streamed)
+        leaves_after = chance.uniform(0, tokens / 10) if chance.random() < habits.leaving else None
+        slow = chance.random() < habits.slow
+        self.tally.begun += 1
+        return await self._ask(line, asked, leaves_after, slow)
 
     async def _ask(self, line: "Line", asked: Question, leaves_after: float | None, slow: bool) -> bool:
         """One request, noted; whether its connection can serve another."""
@@ -148,13 +152,13 @@ class Users:
             async with asyncio.timeout(leaves_after):
                 outcome, detail = await line.answer(asked, self._habits.patience, slow=slow)
         except TimeoutError:
-            line.leave(rudely=int(asked.nonce[-1], 36) % 2 == 0)
+            await line.leave(rudely=int(asked.nonce[-1], 36) % 2 == 0)
             self.tally.note(LEFT, asked.nonce, "")
             return False
         self.tally.tokens += line.tokens
         self.tally.note(outcome, asked.nonce, detail)
         if outcome in (CUT, LOST, HUNG, MIXED) or not line.reusable:
-            line.close()
+            await line.leave()
             return False
         return True
 
@@ -171,17 +175,16 @@ class Line:
         self.tokens = 0
         self.reusable = True
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def leave(self, *, rudely: bool) -> None:
+    async def leave(self, *, rudely: bool = False) -> None:
+        """FIN, or RST, whatever is still to come; nothing if the connection is over."""
         if self._writer is None:
             return
-        if rudely:
+        if rudely and not self._writer.transport.is_closing():
             sock = self._writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT_AT_ALL)
         self._writer.transport.abort()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def answer(self, asked: Question, silence: float, *, slow: bool) -> tuple[str, str]:
         """Ask, and judge the answer: an outcome and a word on it."""

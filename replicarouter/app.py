@@ -138,9 +138,9 @@ class Router:
         # A probe has to find out whether the port still takes connections, so it never reuses one.
         trust = self._replica_tls.context
         probing = _session(aiohttp.TCPConnector(limit=0, force_close=True, ssl=trust))
-        scraping = _session(
-            aiohttp.TCPConnector(limit=0, keepalive_timeout=settings.connector.keepalive, ssl=trust)
-        )
+        # Until the next scrape and no longer: a replica that is removed is soon left alone.
+        keepalive = min(settings.connector.keepalive, 2 * settings.scrape.interval)
+        scraping = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive, ssl=trust))
         self._sessions = (probing, scraping)
         self._prober = Prober(self.fleet, probing, settings.health, self._clock)
         self._scraper = Scraper(self.fleet, scraping, settings.scrape, self._clock)

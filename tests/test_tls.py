@@ -1,5 +1,6 @@
 """Certificates and authorities: which files will do, what others are told, and that new ones take over."""
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from replicarouter.settings import SettingsError, TlsSettings
-from replicarouter.tls import ClientTls, ReplicaTls, check_files
-from tests.fakes.certificates import Authority, Pair
+from replicarouter.tls import HELD, ClientTls, ReplicaTls, bound_buffers, check_files
+from tests.fakes.certificates import Authority, Pair, trusting
+from tests.fakes.client import HOST, Client
+from tests.fakes.wire import Wire
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +159,17 @@ def test_the_name_on_a_certificate_counts(authority: Authority) -> None:
     server = authority.issue("other", for_names="DNS:other.example").server()
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(server, ReplicaTls(settings(replica_ca=authority.cert)).context)
+
+
+async def test_a_tls_transport_holds_no_more_than_a_plain_one(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Wire, HOST, 0, ssl=pair.server())
+    client = await Client.connect(server.sockets[0].getsockname()[1], tls=trusting(pair.cert))
+    transport = client.wire.transport
+    assert transport.get_write_buffer_limits()[1] > HELD
+    bound_buffers(transport)
+    assert transport.get_write_buffer_limits()[1] == HELD
+    assert transport.get_read_buffer_limits()[1] == HELD  # type: ignore[attr-defined]
+    await client.closed()
+    server.close()

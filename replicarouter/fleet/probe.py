@@ -86,10 +86,10 @@ class Prober(FleetListener):
 
     async def probe(self, replica: Replica) -> None:
         """Ask once, and move the replica by what it says and how often it said so."""
-        if replica in self._running or replica not in self._fleet:
+        began = self._clock()
+        if replica in self._running or replica not in self._fleet or self._fleet.leaves_alone(replica, began):
             return
         self._running.add(replica)
-        began = self._clock()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 complaint = await self._ask(replica)

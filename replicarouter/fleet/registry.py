@@ -13,6 +13,9 @@ from replicarouter.settings import ReplicaSettings
 
 log = logging.getLogger(__name__)
 
+QUIET = 2.0
+"""Seconds without a byte after which a replica that is to be removed is asked again how it is."""
+
 
 @dataclass(slots=True, eq=False)
 class Pool:
@@ -109,6 +112,12 @@ class Fleet:
         for listener in self.listeners:
             listener.removed(replica)
         self.ledger.free_row(replica.row)
+
+    def leaves_alone(self, replica: Replica, now: float) -> bool:
+        """Whether nobody need ask how it is: it is to be removed, and still delivers what it owes."""
+        if replica.duty is not Duty.REMOVED:
+            return False
+        return now - self.ledger.last_byte_from(replica.name) <= QUIET
 
     def change(self, replica: Replica, settings: ReplicaSettings) -> None:
         """Go on with other settings of the same name, URL and role; what runs there is not touched."""

@@ -49,6 +49,8 @@ class Scraper(FleetListener):
 
     async def scrape(self, replica: Replica) -> None:
         """Take one reading; a page that cannot be had leaves the last one to grow old."""
+        if self._fleet.leaves_alone(replica, self._clock()):
+            return
         url = f"{replica.settings.url.rstrip('/')}/metrics"
         try:
             async with asyncio.timeout(max(self._settings.interval, 1.0)):

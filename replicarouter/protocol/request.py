@@ -63,7 +63,8 @@ def understand(
 def understand_large(endpoint: Endpoint, body: bytes) -> Generator[None, None, InferenceRequest]:
     """Read the same from a large JSON body, in steps between which others may run.
 
-    What is not read is left for the engine to judge. Raises `InvalidRequest`.
+    What is not read is left for the engine to judge; it must be UTF-8, as RFC 8259 (section 8.1) asks for.
+    Raises `InvalidRequest`.
     """
     try:
         spans = yield from scan_object(body, _READ)

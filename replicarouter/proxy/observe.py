@@ -79,8 +79,13 @@ class Observer:
             self._tail.clear()
         self._tail.append(data)
 
+    def pause(self) -> None:
+        """The client takes nothing now: until `restart_silence` no byte can come."""
+        self._exchange.held = True
+
     def restart_silence(self) -> None:
         """The client's own pause is over: silence of the replica counts from here."""
+        self._exchange.held = False
         self._exchange.last_byte_at = self._clock()
 
     def ends_event(self, *, chunked: bool) -> bool:

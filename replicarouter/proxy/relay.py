@@ -156,6 +156,7 @@ class Relay:
         transport = self._link.transport
         if transport is not None:
             self.held = True
+            self._observer.pause()
             self._client.on_writable = self._resume
             transport.pause_reading()
 

@@ -106,7 +106,9 @@ class Settings(BaseSettings):
         default=None, description="A file with such keys, `KEY` or `NAME KEY` on a line."
     )
     trusted_proxies: Annotated[list[Network], accepts_items("a list of networks")] = Field(
-        default_factory=list, description="Networks whose `X-Forwarded-For` names the caller."
+        default_factory=list,
+        description="Networks whose `X-Forwarded-For` names the caller; once there are any, what others "
+        "say of addresses is not passed on to replicas.",
     )
     expose_replica: Switch = Field(
         default_factory=lambda values: not (values.get("api_keys") or values.get("api_keys_file")),

@@ -142,3 +142,31 @@ def test_the_descriptor_limit_is_raised_to_the_hard_one() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout == "200 200 200\n"
+
+
+FREED = """
+import sys
+from pathlib import Path
+from replicarouter.cli.startup import return_large_blocks
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+if sys.argv[1] == "returned":
+    return_large_blocks()
+before = resident()
+bytearray(b"x") * 20_000_000
+blocks = [bytearray(b"x") * 10_000_000 for _ in range(10)]
+above = bytearray(b"x") * 300_000
+del blocks
+print(resident() - before)
+"""
+
+
+def kept(how: str) -> int:
+    """Bytes that a process still has after it has freed 100 MB."""
+    return int(subprocess.check_output([sys.executable, "-c", FREED, how], text=True))
+
+
+def test_freed_large_blocks_go_back_to_the_system() -> None:
+    assert kept("returned") < 10_000_000 < kept("as usual")

@@ -8,9 +8,9 @@ from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica, Repli
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
 from replicarouter.fleet.lifecycle import Duty, Event, IllegalMove, State
-from replicarouter.fleet.registry import Fleet, FleetListener, Pool
+from replicarouter.fleet.registry import QUIET, Fleet, FleetListener, Pool
 from replicarouter.fleet.replica import Replica
-from tests.scene import a_fleet, named, replica_settings
+from tests.scene import a_fleet, an_exchange, named, replica_settings
 
 
 class Hearing(FleetListener):
@@ -444,3 +444,17 @@ def test_a_pool_with_somebody_on_trial_is_bounded() -> None:
     fleet.find("a").begin_trial()
     fleet.regroup()
     assert fleet.pool_for("m1").bounded
+
+
+def test_who_is_to_be_removed_is_not_asked_while_it_delivers() -> None:
+    fleet = a_fleet("a")
+    replica = named(fleet, "a")
+    occupy(replica, 1)
+    exchange = an_exchange(replica="a", last_byte_at=100.0)
+    fleet.ledger.in_flight["x"] = exchange
+    assert not fleet.leaves_alone(replica, 100.0)
+    fleet.remove(replica)
+    assert fleet.leaves_alone(replica, 100.0 + QUIET)
+    assert not fleet.leaves_alone(replica, 100.1 + QUIET)
+    fleet.undrain(replica)
+    assert not fleet.leaves_alone(replica, 100.0)

@@ -133,7 +133,8 @@ async def in_state(router: Served, replica: FakeReplica, state: str | None) -> b
 
 
 async def until(router: Served, replica: FakeReplica, state: str | None) -> None:
-    await eventually(lambda: in_state(router, replica, state), f"{replica.name} is {state or 'gone'}")
+    what = f"{replica.name} is {state or 'gone'}"
+    await eventually(lambda: in_state(router, replica, state), what, deadline=10)
 
 
 @pytest.mark.parametrize("how", ["the admin API", "the file"])
@@ -165,8 +166,8 @@ async def test_a_replica_leaves_while_it_works(start: Start, file: Path, how: st
     metrics = await router.metrics()
     assert metrics.series("requests_outstanding", replica=leaving.name) == []
     assert metrics.series("replica_state", replica=leaving.name) == []
-    connected = leaving.connections
-    await eventually(lambda: all(one.wire.ending for one in connected), "nothing is connected")
+    used = leaving.used_connections
+    await eventually(lambda: all(one.wire.ending for one in used), "no request can take them", deadline=2)
     probed, others = len(leaving.probed), len(staying.probed)
     await eventually(lambda: len(staying.probed) >= others + 10, "the other is probed")
     assert len(leaving.probed) == probed

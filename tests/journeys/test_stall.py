@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.fakes.client import chat
 from tests.fakes.message import LAST_CHUNK
-from tests.fakes.replica import OK, SSE_HEAD, FakeReplica, event, held, silence
+from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, silence
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
@@ -151,6 +151,32 @@ async def test_a_long_prefill_is_no_stall(start_router: StartRouter) -> None:
     assert (await row(router, replica))["state"] == "ready"
     gate.set()
     assert (await client.answer()).status == 200
+
+
+async def test_a_client_that_takes_nothing_is_no_stall_of_its_engine(start_router: StartRouter) -> None:
+    """The engine has long done its work; the bytes wait in sockets and in the router."""
+    sent: list[bytes] = []
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        for number in range(1024):
+            await connection.send(event(f"{number:08d}" + "x" * 65536))
+            sent.append(b"")
+        await connection.send(END)
+
+    replica = FakeReplica(script)
+    freeze(replica)
+    router = await start_router(replica, health=STALLS)
+    client = await router.connect(receive_buffer=65536)
+    client.wire.transport.pause_reading()
+    await client.send(chat())
+    await replica.received(1)
+    await probed(replica, 30)
+    assert 0 < len(sent) < 1024
+    found = await row(router, replica)
+    assert (found["state"], found["stalled"]) == ("ready", False)
+    client.wire.transport.resume_reading()
+    assert (await client.answer(30)).ended == "clean"
 
 
 async def test_streams_of_an_engine_that_shut_its_port_do_not_hang_for_ever(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.certificates import Authority, trusting
+from tests.fakes.certificates import Authority
 from tests.fakes.client import Client, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import (
@@ -259,38 +259,6 @@ async def test_a_cut_body_that_ends_with_its_connection_does_not_look_whole(
     client = await router.begin(chat())
     await client.wire.expect(b"half")
     assert await client.gone() == "rst"
-
-
-async def test_nothing_is_lost_when_the_process_ends_behind_slow_readers(
-    serve: Serve, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bytes below the TLS transport cannot be seen; some of these answers end just there."""
-    sizes = range(500_000, 5_000_000, 150_000)
-
-    async def script(received: Received, connection: Connection) -> None:
-        await connection.send(sized(b"x" * int(received.head.get("x-size") or "0")))
-
-    pair = authority.issue("router")
-    for name, path in pair.settings.items():
-        monkeypatch.setenv(f"REPLICAROUTER_TLS__{name.upper()}", path)
-    router = await serve(FakeReplica(script), up=False)
-    router.tls = trusting(pair.cert)
-    await router.up()
-    clients = []
-    for size in sizes:
-        client = await router.connect(receive_buffer=16384)
-        await client.send(chat(headers={"X-Size": str(size)}))
-        await client.wire.expect(b"\r\n\r\n")
-        client.wire.pause()
-        clients.append(client)
-    router.process.terminate()
-    await eventually(lambda: "draining" in router.output, "the router drains")
-    for client in clients:
-        client.wire.resume()
-        answer = await client.answer(deadline=20)
-        assert answer.ended == "clean"
-        await client.closed()
-    assert await router.exit_status() == 0
 
 
 async def test_files_that_cannot_be_used_end_the_start_with_status_2(

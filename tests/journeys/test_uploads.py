@@ -411,9 +411,33 @@ async def test_early_refusal_of_the_replica_is_passed_on_and_ends_the_upload(
     assert (answer.status, answer.body.raw) == (int(status[:3]), b'{"error":"no"}')
     assert (answer.head.get("connection") or "").lower() == "close"
     await client.gone()
+    await router.settled()
+    replica.script = reading()
+    assert (await router.ask(chat())).status == 200
+    # What was left of the upload must not be read as part of the next request.
+    assert len(replica.used_connections) == 2
     await replica.requests[0].aborted()
-    ledger = await router.settled()
-    assert sum(ledger.finished.values()) == 1
+
+
+async def test_nothing_is_sent_to_a_replica_that_has_refused(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    early = sized(b'{"error":"no"}', status="413 Too Large")
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(early[:-3])
+        await gate.wait()
+        await connection.send(early[-3:])
+        await connection.wire.read_to_end(FOR_EVER)
+
+    replica = FakeReplica(script, read_bodies=False)
+    router = await start_router(replica)
+    first, rest = split(upload(form(size=20_000_000, model_first=True)), 100_000)
+    client = await router.begin(first)
+    head = await client.head()
+    client.wire.transport.write(rest)
+    assert await settled_at(router) < 1_000_000
+    gate.set()
+    assert (await client.body(head)).ended == "clean"
 
 
 async def test_early_refusal_arrives_although_the_client_still_sends(start_router: StartRouter) -> None:

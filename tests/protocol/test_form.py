@@ -1,5 +1,7 @@
 """The model field of a form is found however the form arrives, and nothing else is taken for it."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ def test_the_field_is_found_in_pieces_of_any_size(parts: tuple[tuple[str, bytes]
 def test_where_the_pieces_end_does_not_matter(cuts: list[int], content: bytes) -> None:
     body = form(('name="file"; filename="a"', content), ('name="x"', b""), MODEL)
     edges = [0, *sorted(cuts), len(body)]
-    pieces = [body[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    pieces = [body[begin:end] for begin, end in pairwise(edges)]
     assert model_of(*pieces) == "m1"
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from replicarouter.protocol.headers import (
     MAX_REQUEST_ID,
+    UNKNOWN,
     crossing_fields,
     local_head,
     request_head,
@@ -82,6 +83,11 @@ def test_a_request_head_is_whole() -> None:
 def test_a_request_without_a_body_declares_no_length() -> None:
     head = request_head(b"GET /x HTTP/1.1\r\n", [], request_id="i", body_length=None)
     assert head == b"GET /x HTTP/1.1\r\nX-Request-Id: i\r\n\r\n"
+
+
+def test_a_body_of_unknown_length_is_chunked() -> None:
+    head = request_head(b"POST /x HTTP/1.1\r\n", [], request_id="i", body_length=UNKNOWN)
+    assert head == b"POST /x HTTP/1.1\r\nX-Request-Id: i\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def test_an_empty_body_is_declared() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from replicarouter.errors import InvalidRequest, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body, Endpoints
-from replicarouter.protocol.request import InferenceRequest, understand
+from replicarouter.protocol.request import InferenceRequest, understand, understand_large
 
 TABLE = Endpoints()
 
@@ -103,6 +103,63 @@ def test_a_model_that_is_no_text_is_refused_by_name(value: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read(f'{{"model":{value}}}'.encode())
     assert refused.value.param == "model"
+
+
+def read_in_steps(body: bytes) -> InferenceRequest:
+    endpoint = TABLE.find("/v1/chat/completions")
+    assert endpoint is not None
+    steps = understand_large(endpoint, body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            read: InferenceRequest = done.value
+            return read
+
+
+TELLING = [
+    *(body for body in ODD.values() if b"\x00" not in body),
+    b'{"model":"m0","stream":true,"model":"m1","stream":false}',
+    b'{"model":null,"stream":1}',
+    b'{"model":"\\ud800","stream":true}',
+    b'{"model":"m1","previous_response_id":"resp_1","stream":true}',
+    b'{"model":"m1","previous_response_id":null}',
+    b"{}",
+]
+
+
+@pytest.mark.parametrize("body", TELLING)
+def test_a_large_body_says_the_same_as_a_small_one(body: bytes) -> None:
+    small, large = read(body), read_in_steps(body)
+    assert (large.model, large.stream, large.response_id) == (small.model, small.stream, small.response_id)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"hello", b"[]", b'{"model":"m1"', b'{"model":"m1"}{}', b'{"model":}'),
+        '{"model":"m1"}'.encode("utf-16"),
+    ],
+)
+def test_a_large_body_that_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        read_in_steps(body)
+
+
+@pytest.mark.parametrize("value", [b"1", b"true", b"[]", b'["m1"]', b'{"name":"m1"}', b"1.5"])
+def test_a_large_body_whose_model_is_no_text_is_refused_by_name(value: bytes) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_in_steps(b'{"model":%b}' % value)
+    assert refused.value.param == "model"
+
+
+def test_an_added_path_is_only_read_where_it_must_be() -> None:
+    added = Endpoints(["/added"]).find("/added")
+    assert added is not None
+    body = b'{"model":"m1"}'
+    free = understand(added, Body.OPTIONAL, b"no JSON", encoded=False, must_read=False)
+    bound = understand(added, Body.OPTIONAL, body, encoded=False, must_read=True)
+    assert (free.model, bound.model) == (None, "m1")
 
 
 def test_an_optional_body_may_be_missing() -> None:

@@ -50,7 +50,16 @@ ATTRIBUTES = {
         "resume_writing",
     ),
     HttpRequestParser: ("message_consumed", "set_upgraded"),
-    StreamReader: ("is_eof", "read_nowait", "readany", "total_bytes"),
+    StreamReader: (
+        "_high_water",
+        "_low_water",
+        "at_eof",
+        "exception",
+        "is_eof",
+        "read_nowait",
+        "readany",
+        "total_bytes",
+    ),
     Server: ("_connections", "connections", "shutdown", "handler_cancellation"),
 }
 

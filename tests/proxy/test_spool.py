@@ -11,7 +11,6 @@ from typing import BinaryIO
 import pytest
 
 from replicarouter.errors import Overloaded
-from replicarouter.proxy import spool as module
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.spool import IN_MEMORY, PIECE, Spool
 from tests.fakes.wire import eventually
@@ -20,7 +19,7 @@ PART = bytes(range(256)) * 400
 
 
 async def content(spool: Spool) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     while piece := await spool.piece(len(pieces)):
         pieces.append(piece)
     return b"".join(pieces)
@@ -119,7 +118,7 @@ def full_disk() -> BinaryIO:
 async def test_a_full_disk_is_overload(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module.tempfile, "TemporaryFile", full_disk)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full_disk)
     spool = Spool(BodyMemory(1))
     with pytest.raises(Overloaded):
         await spool.add(PART)

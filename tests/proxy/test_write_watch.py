@@ -4,9 +4,11 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
-from replicarouter.proxy.write_watch import WriteWatch, untaken
-from tests.fakes.client import HOST
+from replicarouter.proxy.write_watch import WriteWatch, untaken, unwritten
+from tests.fakes.certificates import Authority, trusting
+from tests.fakes.client import HOST, Client
 from tests.fakes.wire import Wire, eventually
 
 MUCH = 16 << 20
@@ -69,3 +71,33 @@ async def test_a_watch_can_be_stopped_and_needs_no_limit() -> None:
         WriteWatch(0.1).start(None)
         await asyncio.sleep(0.3)
         assert not wire.closed
+
+
+async def test_what_lies_below_a_tls_transport_counts_as_unwritten(tmp_path: Path) -> None:
+    """Its own buffer is empty while the transport below still holds what the process must not take along."""
+    pair = Authority(tmp_path).issue()
+    loop = asyncio.get_running_loop()
+    accepted: list[Wire] = []
+    server = await loop.create_server(lambda: Wire(accepted.append), HOST, 0, ssl=pair.server())
+    port = server.sockets[0].getsockname()[1]
+    reader = await Client.connect(port, receive_buffer=16384, tls=trusting(pair.cert))
+    await eventually(lambda: accepted, "it is connected")
+    transport = accepted[0].transport
+    await eventually(lambda: unwritten(transport) == 0, "the handshake is over")
+    reader.wire.pause()
+    transport.write(bytes(MUCH))
+    await asyncio.sleep(0)
+    assert transport.get_write_buffer_size() == 0
+    assert unwritten(transport) > 0
+    reader.wire.resume()
+    await reader.wire.read_exactly(MUCH, deadline=20)
+    await eventually(lambda: unwritten(transport) == 0, "all is taken")
+    await reader.closed()
+    transport.abort()
+    server.close()
+
+
+async def test_of_a_plain_transport_only_its_buffer_counts_as_unwritten() -> None:
+    """What the kernel has, it delivers, whatever becomes of the process."""
+    async with a_full_buffer() as (wire, _):
+        assert unwritten(wire.transport) == wire.transport.get_write_buffer_size()

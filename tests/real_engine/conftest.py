@@ -1,6 +1,8 @@
 """Two real vLLM replicas and a router in front of them, shared by all tests of this folder."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import openai
 import pytest
@@ -43,6 +45,40 @@ def idle(fleet: EngineFleet, router: RouterProcess) -> None:
     """Each test finds engines with nothing to do, and a router that knows it."""
     wait_until(fleet.is_idle, "the engines are idle", deadline=SETTLE)
     wait_until(router.sees_idle_fleet, "the router sees it", deadline=SETTLE)
+
+
+StartRouter = Callable[..., RouterProcess]
+"""Starts a router in front of the replicas on these ports, with these settings on top of the hasty ones."""
+
+HASTY = {
+    "health.interval": 0.5,
+    "health.timeout": 1,
+    "health.stall_after": 2.5,
+    "health.stall_end": 4.5,
+    "health.slow_start": 1,
+    "scrape.interval": 0.5,
+    "eject.base_seconds": 1,
+    "timeouts.connect": 3,
+    "timeouts.total": 30,
+}
+"""Settings that notice and forgive within seconds."""
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[StartRouter]:
+    """Starts routers of a test's own, whose counters begin at zero."""
+    with ExitStack() as stack:
+
+        def start(*ports: int, **settings: object) -> RouterProcess:
+            own = {name.replace("__", "."): value for name, value in settings.items()}
+            router = RouterProcess(ports, tmp_path / f"router-{len(own)}.log", {**HASTY, **own})
+            stack.callback(router.close)
+            wait_until(
+                lambda: all(router.state(port) == "ready" for port in ports), "all are ready", deadline=SETTLE
+            )
+            return router
+
+        yield start
 
 
 def _client(port: int) -> openai.OpenAI:

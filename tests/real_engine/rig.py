@@ -186,12 +186,15 @@ class RouterProcess:
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
-            wait_until(lambda: answers(self.port, "/ready"), "the router is ready", deadline=20)
+            wait_until(self._is_up, "the router is ready", deadline=20)
         except AssertionError as slow:
             slow.add_note(log.read_text())
             self._process.kill()
             self._process.wait()
             raise
+
+    def _is_up(self) -> bool:
+        return answers(self.port, "/ready") and answers(self.admin_port, "/health")
 
     def ledger(self) -> dict[str, Any]:
         """The operator's view of where every request is."""

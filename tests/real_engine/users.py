@@ -112,4 +112,4 @@ class Users:
         except openai.APIError as error:
             one.outcome, one.message = str(error.code), error.message
         else:
-            one.outcome = "ok" if finish == "length" else "ended early"
+            one.outcome = "ok" if finish == "length" else f"finish_reason {finish}"
