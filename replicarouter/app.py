@@ -10,14 +10,18 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from replicarouter import __version__
-from replicarouter.access.cors import Cors
-from replicarouter.access.door import Door
-from replicarouter.access.proxies import Proxies
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
 from replicarouter.admission.controller import Admission, QueueRules
 from replicarouter.admission.owners import Owners
-from replicarouter.admission.priority import Priority
+from replicarouter.briefing import (
+    attempt_terms,
+    corridor_limits,
+    handshake_limit,
+    open_reception,
+    parser_options,
+    retry_rules,
+)
 from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.health import TICK, Health
@@ -30,20 +34,18 @@ from replicarouter.policies import POLICIES
 from replicarouter.protocol.endpoints import Endpoints
 from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
-from replicarouter.proxy.attempt import Terms
 from replicarouter.proxy.courier import Courier, Roads
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.proxy.entrance import Entrance
-from replicarouter.proxy.handler import Corridor, Limits, Rooms
+from replicarouter.proxy.handler import Corridor, Rooms
 from replicarouter.proxy.intake import Intake
 from replicarouter.proxy.memory import BodyMemory
-from replicarouter.proxy.reception import Reception
 from replicarouter.proxy.register import Register
-from replicarouter.proxy.retry import RetryBudget, RetryRules
+from replicarouter.proxy.retry import RetryBudget
 from replicarouter.proxy.slots import Slots
 from replicarouter.proxy.upstream import Upstream
 from replicarouter.reload.roster import Roster
-from replicarouter.settings import Settings, named_keys
+from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet, every
 from replicarouter.telemetry import logs
 from replicarouter.telemetry.access_log import log_exchange
@@ -59,11 +61,6 @@ ADMIN_LINGER = 1.0
 """Seconds an operator's request may go on when the router stops."""
 
 DRAIN_POLL = 0.02
-LINGER = 2.0
-"""Seconds an unread request body is read on after an early answer, so that the answer arrives."""
-
-READ_BUFFER = 262144
-"""Bytes of a request body that may wait unread before its client is told to slow down."""
 
 
 class Router:
@@ -78,7 +75,7 @@ class Router:
         self._clock = clock
         self._body_memory = BodyMemory(settings.max_buffered_bytes)
         self.health = Health(self.fleet, settings, clock)
-        self.reception = _reception(settings)
+        self.reception = open_reception(settings)
         self._client_tls = ClientTls(settings.tls)
         self._replica_tls = ReplicaTls(settings.tls)
         self._lag = LoopLag(clock)
@@ -180,7 +177,7 @@ class Router:
 
         What is built into listeners and connectors stays as it is: `reload.fixed` says what.
         """
-        reception = _reception(settings)
+        reception = open_reception(settings)
         check_files(settings.tls)
         self._replica_tls.replace(settings.tls)
         self._client_tls.replace(settings.tls)
@@ -197,11 +194,11 @@ class Router:
         assert self._courier is not None
         assert self._corridor is not None
         self._upstream.reconfigure(slot_timeout=settings.admission.queue_timeout)
-        self._courier.terms = self._terms(settings)
-        self._courier.rules = _retry_rules(settings)
+        self._courier.terms = attempt_terms(settings, self.metrics, self._clock)
+        self._courier.rules = retry_rules(settings)
         self._courier.budget.floor = settings.retry.budget_floor
         self._courier.budget.share = settings.retry.budget
-        self._corridor.limits = self._limits(settings)
+        self._corridor.limits = corridor_limits(settings)
         self._body_memory.most = settings.max_buffered_bytes
         if self._admin_api is not None:
             self._admin_api.reconfigure(settings.admin)
@@ -280,7 +277,9 @@ class Router:
         )
         retry = settings.retry
         budget = RetryBudget(retry.budget_floor, retry.budget)
-        self._courier = Courier(roads, self._terms(settings), _retry_rules(settings), budget)
+        self._courier = Courier(
+            roads, attempt_terms(settings, self.metrics, self._clock), retry_rules(settings), budget
+        )
         rooms = Rooms(
             fleet=self.fleet,
             ledger=self.ledger,
@@ -293,25 +292,7 @@ class Router:
             aliases=self._aliases,
             owners=Owners(),
         )
-        return Corridor(rooms, self._limits(settings), self._clock)
-
-    def _terms(self, settings: Settings) -> Terms:
-        return Terms(
-            clock=self._clock,
-            timings=self.metrics,
-            response_head=settings.timeouts.response_head,
-            idle=settings.timeouts.idle,
-            expose_replica=settings.expose_replica,
-            stale_window=settings.retry.stale_window,
-            sse_keepalive=settings.sse_keepalive,
-        )
-
-    def _limits(self, settings: Settings) -> Limits:
-        return Limits(
-            body_bytes=settings.max_body_bytes,
-            body_gap=settings.timeouts.client_body,
-            total=settings.timeouts.total,
-        )
+        return Corridor(rooms, corridor_limits(settings), self._clock)
 
     async def _tick(self) -> None:
         self.health.tick(self._clock())
@@ -327,21 +308,14 @@ class Router:
             corridor.refuse,
             head_timeout=settings.timeouts.client_head,
             write_timeout=settings.timeouts.client_write,
-            options={
-                "keepalive_timeout": settings.timeouts.client_keepalive,
-                "lingering_time": LINGER,
-                "max_line_size": settings.max_header_bytes,
-                "max_field_size": settings.max_header_bytes,
-                "max_headers": settings.max_headers,
-                "read_bufsize": READ_BUFFER,
-            },
+            options=parser_options(settings),
         )
         context = self._client_tls.context
         self._entrance = Entrance(
             self._front,
             self._descriptors,
             tls=context,
-            handshake=_handshake_limit(settings) if context is not None else None,
+            handshake=handshake_limit(settings) if context is not None else None,
         )
         await self._entrance.open(settings.host, settings.port)
 
@@ -360,25 +334,6 @@ class Router:
         )
         await self._admin.setup()
         await web.TCPSite(self._admin, settings.host, settings.port).start()
-
-
-def _reception(settings: Settings) -> Reception:
-    """The door of the main port, as the settings say."""
-    keys = named_keys(settings)
-    return Reception(
-        Door(keys, Proxies(settings.trusted_proxies)),
-        Cors(settings.cors.allow_origins),
-        Priority(settings.admission.priority_header, keys_needed=bool(keys)),
-    )
-
-
-def _retry_rules(settings: Settings) -> RetryRules:
-    return RetryRules(settings.retry.max_attempts, settings.retry.resend)
-
-
-def _handshake_limit(settings: Settings) -> float | None:
-    """Seconds for a client's TLS handshake: as long as for its request's head; None for the loop's own."""
-    return settings.timeouts.client_head or None
 
 
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

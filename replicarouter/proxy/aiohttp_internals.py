@@ -328,17 +328,13 @@ class ClientConnection(RequestHandler):
         if not payload.is_eof() and not isinstance(self._messages[-1][0], RawRequestMessage):
             payload.set_exception(RequestPayloadError("broken framing"))
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio reads the answer
-        """A half-close counts as gone: nothing that is still to come is worth an engine's time.
-
-        True keeps the connection open for a session, which closes it when it has ended.
-        """
+    def eof_received(self) -> None:
+        """A half-close counts as gone: nothing that is still to come is worth an engine's time."""
         self._eof = True
         if self._session is not None:
             self._session.left()
         elif self.transport is not None and self._request_in_progress:
             self.transport.abort()
-        return self._session is not None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers; the server cancels the handler."""

@@ -204,6 +204,18 @@ async def test_replica_that_dies_ends_the_session_and_is_to_blame(
     await ended(router, "replica_disconnected", replica)
 
 
+async def test_session_that_has_begun_never_moves_to_another_replica(start_router: StartRouter) -> None:
+    async def die(connection: Connection) -> None:
+        connection.wire.reset()
+
+    replicas = FakeReplica(session(die)), FakeReplica(session(die))
+    router = await start_router(*replicas, retry={"resend": True})
+    client = await begin(router)
+    await client.gone(PROMPT)
+    assert (await router.settled()).finished == {"replica_disconnected": 1}
+    assert sum(len(replica.requests) for replica in replicas) == 1
+
+
 @pytest.mark.parametrize("early", [b"", frame(b"early", masked=True), request("GET", "/health")])
 async def test_refusal_passes_as_an_answer(start_router: StartRouter, early: bytes) -> None:
     """H52 (d). What follows a refused handshake may be no HTTP, so the connection ends there."""

@@ -96,6 +96,7 @@ BAD_HEADS = {
     "a folded field": b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
     "a switch of protocols": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    "a session that nobody asked for": b"HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     "a head too large": b"HTTP/1.1 200 OK\r\nA: " + b"b" * MAX_HEAD + b"\r\n\r\n",
     "a head without an end": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000,
     "a bad head behind an interim one": b"HTTP/1.1 103 X\r\n\r\nhello",

@@ -45,7 +45,7 @@ def chunked(draw: st.DrawFn, content: bytes) -> bytes:
     """`content` in chunks; none of them is a line end alone."""
     chunks: list[bytes] = []
     for piece in draw(cut(content)):
-        if piece in (b"\n", b"\r\n") and chunks:
+        if piece in (b"\r", b"\n", b"\r\n") and chunks:
             chunks[-1] += piece
         else:
             chunks.append(piece)

@@ -201,6 +201,10 @@ class RouterProcess:
         document: dict[str, Any] = json.loads(get(self.admin_port, "/admin/ledger"))
         return document
 
+    def outcomes(self) -> dict[str, int]:
+        """How many requests have ended how."""
+        return {outcome: count for outcome, count in self.ledger()["finished"].items() if count}
+
     def state(self, port: int) -> str:
         """What the router believes of the replica on this port."""
         rows = json.loads(get(self.admin_port, "/admin/replicas"))["replicas"]

@@ -129,5 +129,5 @@ def assert_ledger_agrees(router: RouterProcess, users: Users) -> None:
     expected = {word: count for word, count in seen.items() if word not in own}
     if own:
         expected["upstream_error"] = sum(own.values())
-    assert router.ledger()["finished"] == expected
+    assert router.outcomes() == expected
     assert total(router.port, "replicarouter_requests_total") == len(users.told)

@@ -1,0 +1,75 @@
+"""What each room is told of the settings; `app` tells it at the start, and again at every reload."""
+
+from typing import Any
+
+from replicarouter.access.cors import Cors
+from replicarouter.access.door import Door
+from replicarouter.access.proxies import Proxies
+from replicarouter.admission.priority import Priority
+from replicarouter.clock import Clock
+from replicarouter.proxy.attempt import Terms
+from replicarouter.proxy.handler import Limits
+from replicarouter.proxy.observe import Timings
+from replicarouter.proxy.reception import Reception
+from replicarouter.proxy.retry import RetryRules
+from replicarouter.settings import Settings, named_keys
+
+LINGER = 2.0
+"""Seconds an unread request body is read on after an early answer, so that the answer arrives."""
+
+READ_BUFFER = 262144
+"""Bytes of a request body that may wait unread before its client is told to slow down."""
+
+
+def open_reception(settings: Settings) -> Reception:
+    """The door of the main port; raises `SettingsError` when its keys cannot be read."""
+    keys = named_keys(settings)
+    return Reception(
+        Door(keys, Proxies(settings.trusted_proxies)),
+        Cors(settings.cors.allow_origins),
+        Priority(settings.admission.priority_header, keys_needed=bool(keys)),
+    )
+
+
+def attempt_terms(settings: Settings, timings: Timings, clock: Clock) -> Terms:
+    """What holds for every attempt."""
+    return Terms(
+        clock=clock,
+        timings=timings,
+        response_head=settings.timeouts.response_head,
+        idle=settings.timeouts.idle,
+        expose_replica=settings.expose_replica,
+        stale_window=settings.retry.stale_window,
+        sse_keepalive=settings.sse_keepalive,
+    )
+
+
+def retry_rules(settings: Settings) -> RetryRules:
+    """What may be tried again."""
+    return RetryRules(settings.retry.max_attempts, settings.retry.resend)
+
+
+def corridor_limits(settings: Settings) -> Limits:
+    """What one request may take."""
+    return Limits(
+        body_bytes=settings.max_body_bytes,
+        body_gap=settings.timeouts.client_body,
+        total=settings.timeouts.total,
+    )
+
+
+def parser_options(settings: Settings) -> dict[str, Any]:
+    """What aiohttp's server is told of heads, buffers and idle connections."""
+    return {
+        "keepalive_timeout": settings.timeouts.client_keepalive,
+        "lingering_time": LINGER,
+        "max_line_size": settings.max_header_bytes,
+        "max_field_size": settings.max_header_bytes,
+        "max_headers": settings.max_headers,
+        "read_bufsize": READ_BUFFER,
+    }
+
+
+def handshake_limit(settings: Settings) -> float | None:
+    """Seconds for a client's TLS handshake: as long as for its request's head; None for the loop's own."""
+    return settings.timeouts.client_head or None
