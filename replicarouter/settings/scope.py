@@ -13,20 +13,10 @@ from replicarouter.settings.values import Section
 if TYPE_CHECKING:
     from replicarouter.settings import ReplicaSettings, Settings
 
-REFUSED = (
-    "workers",
-    "replicas[].role",
-)
+REFUSED = ("workers", "replicas[].role")
 """Without these, what was asked for would silently be missing: protection, or another meaning."""
 
-WITHOUT_EFFECT = (
-    "policy_options",
-    "retry.budget",
-    "retry.budget_floor",
-    "retry.stale_window",
-    "retry.resend",
-    "sse_keepalive",
-)
+WITHOUT_EFFECT = ("policy_options",)
 """Accepted, so that one file serves several versions, but not acted on."""
 
 

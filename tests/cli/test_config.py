@@ -114,11 +114,11 @@ def test_show_tells_bad_settings(run: Run) -> None:
 
 
 def test_show_and_check_say_what_has_no_effect(run: Run, tmp_path: Path) -> None:
-    file = write(tmp_path, f"replicas: [{URL}]\neject: {{max_share: 0.2}}\n")
+    file = write(tmp_path, f"replicas: [{URL}]\npolicy_options: {{stick_to_api_key: true}}\n")
     for words in (["show", "--config", file], ["check", file]):
         status, _, errors = run(*words)
         assert status == 0
-        assert errors == "replicarouter: eject.max_share has no effect in this version\n"
+        assert errors == "replicarouter: policy_options.stick_to_api_key has no effect in this version\n"
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,9 @@ def test_journal_is_complete_when_the_engine_is_killed(tmp_path: Path) -> None:
         _, (url,) = start_up(process, 1)
         port = url.rpartition(":")[2]
         ask(f"{url}/v1/completions", {"prompt": "x", "max_tokens": 1}, **{"X-Soak-Nonce": "n1"})
+        end = time.monotonic() + DEADLINE
+        while "finished" not in journal.read_text() and time.monotonic() < end:
+            time.sleep(0.01)
         process.kill()
         process.wait(DEADLINE)
     events = ("received", "started", "finished")

@@ -114,7 +114,10 @@ WARNED: dict[str, tuple[dict[str, Any], str]] = {
         {"replicas": [f"{URLS[0]}/v1"]},
         r"replica 127\.0\.0\.1:8001: its URL ends in /v1",
     ),
-    "a setting without effect": ({"sse_keepalive": 15}, r"sse_keepalive is set, but has no effect"),
+    "a setting without effect": (
+        {"policy_options": {"stick_to_api_key": True}},
+        r"stick_to_api_key is set, but has no effect",
+    ),
 }
 
 

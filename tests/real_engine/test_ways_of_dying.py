@@ -93,9 +93,9 @@ def test_every_request_ends_explained_and_the_survivor_goes_on(
         way.strike(fleet, victim)
         try:
             out = wait_until(lambda: router.state(victim) != "ready", "its death is noticed", deadline=SOON)
-            healthy = answers(victim, "/health")
             wait_until(lambda: outstanding(router, dead) == 0, "its requests have ended", deadline=SOON)
             freed = time.monotonic()
+            healthy = answers(victim, "/health")
         finally:
             fleet.kill(victim)
             fleet.start([victim])

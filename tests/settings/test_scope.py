@@ -62,8 +62,9 @@ def test_what_would_silently_be_lost_is_refused(values: dict[str, Any], names: l
 @pytest.mark.parametrize(
     ("values", "names"),
     [
-        ({"retry": {"budget": 0.1, "max_attempts": 2}}, ["retry.budget"]),
-        ({"sse_keepalive": 5}, ["sse_keepalive"]),
+        ({"retry": {"budget": 0.1, "max_attempts": 2}}, []),
+        ({"sse_keepalive": 5}, []),
+        ({"policy_options": {"stick_to_api_key": True}}, ["policy_options.stick_to_api_key"]),
         ({"policy_options": {"session_headers": ["X-A"]}}, ["policy_options.session_headers"]),
         ({"admission": {"priority_header": {"name": "X-P", "values": ["a"]}}}, []),
         ({"replicas": [{"url": URL, "name": "a", "weight": 3}]}, []),

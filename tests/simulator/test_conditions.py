@@ -138,6 +138,9 @@ async def test_stream_freezes_after_so_many_chunks(start: Start, connect: Connec
     await client.send(chat())
     await eventually(lambda: client.wire.unread.count(b"\n\n") == after, "its chunks are there")
     await eventually(lambda: engine.requests == 1 and not engine.running, "the engine has done its part")
+    (connection,) = engine.connections
+    connection.pause_writing()
+    connection.resume_writing()
     assert await silent(client)
     assert client.wire.unread.count(b"data: ") == after
     client.leave("rst")
@@ -192,7 +195,7 @@ async def test_client_that_leaves_while_its_request_is_late_is_forgotten(
     engine = await start()
     engine.inject(kind="slow", delay=0.1)
     client = await connect(engine)
-    await client.send(chat())
+    await client.send(chat(stream=False))
     await eventually(lambda: engine.records.totals["received"] == 1, "it has come")
     client.leave("rst")
     await eventually(lambda: not engine.connections, "it has gone")
@@ -381,7 +384,7 @@ async def test_dead_core_comes_back_as_a_new_engine(start: Start, connect: Conne
 
 
 async def test_terminated_engine_leaves_open_answers_silent(start: Start, connect: Connect) -> None:
-    engine = await start(**SLOW)
+    engine = await start(keep_alive=60, **SLOW)
     running, idle, whole, late = (
         await streaming(engine, connect),
         await connect(engine),
@@ -400,6 +403,7 @@ async def test_terminated_engine_leaves_open_answers_silent(start: Start, connec
     running.wire.unread.clear()
     for client in (running, whole, late):
         assert await silent(client)
+    assert late.wire.count_received == 0
     engine.clear_faults()
     for client in (running, whole, late):
         await client.gone()
