@@ -116,7 +116,7 @@ WARNED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a setting without effect": (
         {"policy_options": {"stick_to_api_key": True}},
-        r"stick_to_api_key is set, but has no effect",
+        r"policy_options\.stick_to_api_key is set, but has no effect",
     ),
 }
 
