@@ -95,6 +95,18 @@ def _add_trouble(parser: argparse.ArgumentParser) -> None:
         " separated by commas (default %(default)s, as vLLM is)",
     )
     flag(
+        "--max-num-queued-reqs",
+        type=int,
+        default=options.max_num_queued_reqs,
+        help="running and waiting sequences beyond which it answers 503, busy; 0: no limit (default 0)",
+    )
+    flag(
+        "--sse-keep-alive-interval",
+        type=float,
+        default=options.sse_keep_alive,
+        help="seconds between comments of a stream that has no token yet; 0: none (default 0)",
+    )
+    flag(
         "--sigterm",
         default="fast",
         choices=("fast", "vllm", "drain"),
@@ -141,6 +153,8 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         control_port=arguments.control_port,
         load_seconds=arguments.load_seconds,
         loading=tuple(arguments.loading.split(",")),
+        max_num_queued_reqs=arguments.max_num_queued_reqs,
+        sse_keep_alive=arguments.sse_keep_alive_interval,
     )
     last = max(options.port, options.control_port or 0) + arguments.count
     if arguments.count < 1 or last > 65536:

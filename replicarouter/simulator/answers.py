@@ -118,6 +118,16 @@ class StreamedAnswer(Answer):
             feed.flush()
         self.close_if_done()
 
+    @property
+    def begun(self) -> bool:
+        """It has a token."""
+        return any(sequence.produced for sequence in self.sequences)
+
+    def comment(self) -> None:
+        """Write a comment, which keeps the stream alive, unless the connection takes nothing now."""
+        if not self.paused:
+            self.write(self._frames.comment())
+
     def failing(self, event: bytes) -> bytes:
         """The end of the stream when the engine fails: this SSE event, and what closes any stream."""
         return self._frames.failing(event)

@@ -19,6 +19,7 @@ class ControlPort:
 
     model = ""
     most_answers = 0
+    sse_keep_alive = 0.0
 
     def __init__(self, control: Control) -> None:
         self.records = Records()

@@ -19,6 +19,7 @@ from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.options import EngineOptions
 from replicarouter.simulator.profiles import PROFILES
 from replicarouter.simulator.records import Records
+from replicarouter.simulator.refusals import BUSY
 from replicarouter.simulator.routes import Routes
 from replicarouter.simulator.scheduler import Scheduler
 from replicarouter.simulator.server import Connection, IdleConnections
@@ -230,13 +231,22 @@ class SimulatedEngine:
         """How many answers a connection may have; 0: any number."""
         return self._conditions.close_every
 
+    @property
+    def sse_keep_alive(self) -> float:
+        """Seconds between comments of a stream that has no token yet; 0: none."""
+        return self.options.sse_keep_alive
+
     def respond(self, request: HttpRequest) -> Reply | GenerationRequest:
         """The reply to a request, or what it wants generated."""
         if request.path.startswith(PREFIX):
             return self._control.respond(request)
         if request.path in METHODS:
             return answer_sleeper(self, request)
-        return self._routes.respond(request)
+        outcome = self._routes.respond(request)
+        if isinstance(outcome, GenerationRequest) and self._too_many(len(outcome.plans)):
+            self._scheduler.measures.rejections += 1
+            return BUSY
+        return outcome
 
     def generates(self, request: HttpRequest) -> bool:
         """Whether it is meant to have something generated."""
@@ -299,6 +309,11 @@ class SimulatedEngine:
         # Late turns are made up for, so that the mean pace is the profile's, but by a step at most.
         self._due = max(self._due, now - seconds) + seconds
         self._timer = self._after(self._due - now if seconds else 0)
+
+    def _too_many(self, sequences: int) -> bool:
+        """Whether so many more are over the limit of the queue."""
+        most = self.options.max_num_queued_reqs
+        return bool(most) and self.running + self.waiting + sequences > most
 
     def _tell(self, name: str, event: str) -> None:
         assert self._journal is not None

@@ -80,6 +80,10 @@ class MetricsPage:
             ("generation_tokens", "Tokens generated.", measures.generation_tokens),
         ):
             yield self._one(f"{name}_total", "counter", help_text, value)
+        name = "vllm:admission_rejections_total"
+        yield _family(name, "counter", "Requests refused for a full queue, by limit.")
+        for limit, count in (("max_num_queued_reqs", measures.rejections), ("max_num_queued_tokens", 0)):
+            yield f'{name}{{{self._model},reason="{limit}"}} {float(count)}\n'
         name = "vllm:request_success_total"
         yield _family(name, "counter", "Sequences ended, by reason.")
         for reason, count in measures.finished.items():

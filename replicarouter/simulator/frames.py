@@ -76,6 +76,10 @@ class StreamFrames:
         totals = b'],"usage":' + orjson.dumps(usage.as_json())
         return [self._frame(self._start + totals + self._signature + _EVENT_END), done]
 
+    def comment(self) -> bytes:
+        """What keeps a stream alive that has nothing to say yet."""
+        return self._frame(b": keep-alive\n\n")
+
     def failing(self, event: bytes) -> bytes:
         """The end of a stream that fails: this event, and what follows the last of any stream."""
         return self._frame(event) + self._done()

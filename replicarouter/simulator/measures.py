@@ -49,6 +49,7 @@ class Measures:
         self.prefix_queries = 0
         self.prefix_hits = 0
         self.preemptions = 0
+        self.rejections = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generation_tokens = 0

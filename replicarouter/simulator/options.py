@@ -17,6 +17,8 @@ class EngineOptions:
     `keep_alive` is in seconds: connections idle for that long are closed, uvicorn's default being 5.
     `control_port` (0: any, None: none) answers `/sim/*` whatever happens to `port`. For `load_seconds`
     the engine is what `loading` names, one after the other for an equal part of them (see `LOADING`).
+    `max_num_queued_reqs` (0: no limit): running and waiting sequences beyond which it says that it is
+    busy. `sse_keep_alive`: seconds between the comments of a stream that has no token yet; 0: none.
     """
 
     host: str = "127.0.0.1"
@@ -33,6 +35,8 @@ class EngineOptions:
     control_port: int | None = None
     load_seconds: float = 0.0
     loading: tuple[str, ...] = ("refused",)
+    max_num_queued_reqs: int = 0
+    sse_keep_alive: float = 0.0
 
     def __post_init__(self) -> None:
         _require("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
@@ -49,6 +53,8 @@ class EngineOptions:
         _require("control_port", self.control_port, 0 <= control <= 65535, "0 to 65535")
         _require("load_seconds", self.load_seconds, 0 <= self.load_seconds < float("inf"), "0 or more")
         named = bool(self.loading) and set(self.loading) <= set(LOADING)
+        _require("max_num_queued_reqs", self.max_num_queued_reqs, self.max_num_queued_reqs >= 0, "0 or more")
+        _require("sse_keep_alive", self.sse_keep_alive, 0 <= self.sse_keep_alive < float("inf"), "0 or more")
         _require("loading", ",".join(self.loading), named, f"a list of {', '.join(LOADING)}")
 
     @property

@@ -39,6 +39,10 @@ class Service(Protocol):
     def most_answers(self) -> int:
         """How many answers a connection may have; 0: any number."""
 
+    @property
+    def sse_keep_alive(self) -> float:
+        """Seconds between comments of a stream that has no token yet; 0: none."""
+
     def respond(self, request: HttpRequest) -> Reply | GenerationRequest:
         """The reply to a request, or what it wants generated."""
 
@@ -263,12 +267,22 @@ class Connection(asyncio.Protocol):
                 wanted, model=model, answer_id=answer_id, created=created, chunked=request.modern
             )
             self._answer = StreamedAnswer(wanted, frames, write=self._write, ended=self._answer_ended)
+            self._comment_later(self._answer)
         else:
             self._answer = WholeAnswer(
                 wanted, model=model, answer_id=answer_id, created=created, send=self._send_whole
             )
         self._answer.paused = self._write_paused or self._silent
         self._service.submit(self._answer)
+
+    def _comment_later(self, answer: StreamedAnswer) -> None:
+        if seconds := self._service.sse_keep_alive:
+            asyncio.get_running_loop().call_later(seconds, self._comment, answer)
+
+    def _comment(self, answer: StreamedAnswer) -> None:
+        if self._answer is answer and not answer.begun:
+            answer.comment()
+            self._comment_later(answer)
 
     def _send_whole(self, document: bytes) -> None:
         self._write_reply(Reply(200, document))

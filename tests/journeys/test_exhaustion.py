@@ -60,6 +60,8 @@ async def test_wave_beyond_the_descriptors_is_refused_in_words(serve: Serve) -> 
     alive = FakeReplica(held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK))
     dead = FakeReplica()
     router = await serve(alive, dead, flags=("--log-level", "info"), descriptors=LIMIT)
+    assert f"descriptors  {LIMIT}" in router.output
+    assert "file descriptors are fewer than" in router.output
     await dead.refuse()
     before = open_descriptors(router.process.pid)
     spent = cpu_seconds(router.process.pid)

@@ -61,7 +61,7 @@ def event(document: Any, separators: tuple[str, str], *, ascii_only: bool) -> by
     return b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
 
 
-@examples(500)
+@examples(300)
 @given(DOCUMENT, SEPARATORS, st.booleans())
 def test_content_begins_where_a_parser_finds_text(
     document: Any, separators: tuple[str, str], ascii_only: bool

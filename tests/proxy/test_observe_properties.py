@@ -13,6 +13,7 @@ from tests.fakes.message import chunk
 from tests.properties import examples
 from tests.scene import HandClock, an_exchange
 
+METRICS = Metrics("random")
 LINE = st.sampled_from([b"data: x", b"data:", b": ping", b"event: error", b"id: 7", b"", b"", b"x", b"0"])
 LINE_END = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])
 NEXT_LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -54,7 +55,7 @@ def chunked(draw: st.DrawFn, content: bytes) -> bytes:
 
 def an_observer() -> Observer:
     exchange = an_exchange(model="m1", replica="a", received_at=990.0, leased_at=995.0, head_at=1000.0)
-    return Observer(exchange, HandClock(), Metrics("random"), stream=True)
+    return Observer(exchange, HandClock(), METRICS, stream=True)
 
 
 @examples(400)

@@ -23,6 +23,8 @@ from replicarouter.simulator.options import EngineOptions
         ("keep_alive", 0.0),
         ("control_port", 65536),
         ("load_seconds", -1.0),
+        ("max_num_queued_reqs", -1),
+        ("sse_keep_alive", -1.0),
         ("loading", ()),
         ("loading", ("refused", "bored")),
     ],

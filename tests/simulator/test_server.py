@@ -293,3 +293,41 @@ async def test_stopped_engine_cuts_its_streams(start: Start, connect: Connect) -
     await client.gone()
     assert b"[DONE]" not in client.wire.unread
     assert not engine.connections
+
+
+async def test_queued_stream_is_kept_alive_by_comments_until_its_first_token(
+    start: Start, connect: Connect
+) -> None:
+    engine = await start(max_num_seqs=1, sse_keep_alive=0.05, **SLOW)
+    running, queued = await connect(engine), await connect(engine)
+    await running.send(ENDLESS_CHAT)
+    await running.wire.expect(b"data: ")
+    await queued.send(chat(max_tokens=60))
+    await queued.wire.until(lambda: queued.wire.unread.count(b": keep-alive") >= 2, "two comments")
+    assert b"data: " not in queued.wire.unread
+    running.leave()
+    answer = await queued.answer()
+    first = next(place for place, piece in enumerate(answer.body.chunks) if piece.startswith(b"data: "))
+    assert first >= 2
+    assert set(answer.body.chunks[:first]) == {b": keep-alive\n\n"}
+    assert all(piece.startswith(b"data: ") for piece in answer.body.chunks[first:])
+
+
+async def test_full_queue_is_busy_and_counted(start: Start, connect: Connect) -> None:
+    engine = await start(max_num_seqs=1, max_num_queued_reqs=2, **SLOW)
+    clients = [await connect(engine) for _ in range(2)]
+    for client in clients:
+        await client.send(ENDLESS_CHAT)
+    await eventually(lambda: engine.running + engine.waiting == 2, "it is full")
+    other = await connect(engine)
+    refused = await other.ask(chat())
+    assert refused.status == 503
+    assert b"currently busy" in refused.body.entity
+    assert refused.head.get("retry-after") is None
+    assert (await other.ask(request("GET", "/health"))).status == 200
+    page = (await other.ask(request("GET", "/metrics"))).body.entity
+    series = b'vllm:admission_rejections_total{model_name="sim",reason="max_num_queued_reqs"} 1.0'
+    assert series in page
+    clients[0].leave()
+    await eventually(lambda: engine.running + engine.waiting == 1, "there is room")
+    assert (await other.ask(chat(n=2))).status == 503, "each choice counts"
