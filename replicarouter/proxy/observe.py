@@ -1,5 +1,6 @@
 """Watches an answer's bytes as they pass: first content, gaps between tokens, usage. Holds nothing up."""
 
+import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from replicarouter.protocol.response_id import ResponseIdFinder
 
 TAIL_PARTS = 4
 """Reads kept for the look at the end: usage, `[DONE]` and the last chunk may come in one read each."""
+
+_LONE_LINE_END = re.compile(rb"(?:^|\r\n)0*[12][ \t]*(?:;[^\r\n]*)?\r\n\r?\n\Z")
+"""A chunk of nothing but a line end: behind its size line it looks like an empty line, and is none."""
 
 LARGE = 16384
 """A read of this many bytes holds the whole tail by itself."""
@@ -90,9 +94,11 @@ class Observer:
 
     def ends_event(self, *, chunked: bool) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
-        tail = b"".join(self._tail)[-8:]
+        tail = b"".join(self._tail)[-64:]
         if chunked:
             tail = tail.removesuffix(b"\r\n")
+            if _LONE_LINE_END.search(tail):
+                return False
         return not tail or tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
     def end(self) -> None:

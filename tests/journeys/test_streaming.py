@@ -313,3 +313,24 @@ async def test_head_arrives_before_the_first_event(start_router: StartRouter) ->
     await router.stage(streaming=1)
     gate.set()
     assert (await client.body(head)).entity == b"data: 1\n\n"
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+async def test_no_error_event_is_put_into_an_event_whose_line_end_is_a_chunk_of_its_own(
+    start_router: StartRouter, line_end: bytes
+) -> None:
+    sent = event("1") + chunk(b"data: half an event") + chunk(line_end)
+    cut = asyncio.Event()
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD + sent)
+        await cut.wait()
+        connection.wire.close()
+
+    router = await start_router(FakeReplica(script))
+    client = await router.begin(chat())
+    await client.wire.expect(sent)
+    cut.set()
+    answer = await client.answer()
+    assert answer.ended == "dirty"
+    assert answer.body.raw == sent

@@ -8,8 +8,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.fakes.certificates import Authority
 from tests.fakes.client import Client, chat, request
-from tests.fakes.replica import OK, Connection, FakeReplica, reply, silence, sized
+from tests.fakes.replica import FOR_EVER, OK, Connection, FakeReplica, reply, silence, sized
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.served import Serve
 from tests.fakes.websocket import (
@@ -482,6 +483,63 @@ async def test_slow_reader_on_either_side_holds_the_other(start_router: StartRou
     await asyncio.sleep(0.3)
     assert wire.count_written < most
     assert client.wire.transport.get_write_buffer_size() > 200_000_000 - most
+
+
+# Over TLS
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+async def secure_session(
+    start_router: StartRouter, authority: Authority
+) -> tuple[RunningRouter, Client, FakeReplica]:
+    """A session over TLS on both sides, whose replica sends everything back and ends behind a Close frame."""
+
+    async def talk(connection: Connection) -> None:
+        wire = connection.wire
+        while not wire.unread.endswith(close_frame(masked=True)) and not wire.over:
+            await wire.until(lambda: bool(wire.unread) or wire.over, "bytes", FOR_EVER)
+            said = bytes(wire.unread)
+            wire.unread.clear()
+            await connection.send(said)
+            if said.endswith(close_frame(masked=True)):
+                await connection.send(close_frame())
+                wire.close()
+                return
+
+    replica = FakeReplica(session(talk), tls=authority.issue("replica").server())
+    tls = {**authority.issue("router").settings, "replica_ca": str(authority.cert)}
+    router = await start_router(replica, tls=tls)
+    return router, await begin(router, handshake() + frame(b"early", masked=True)), replica
+
+
+async def test_session_over_tls_is_the_same(
+    secure_session: tuple[RunningRouter, Client, FakeReplica],
+) -> None:
+    router, client, replica = secure_session
+    said = frame(os.urandom(3_000_000), BINARY, masked=True) + close_frame(masked=True)
+    sending = asyncio.ensure_future(client.send(said))
+    expected = frame(b"early", masked=True) + said + close_frame()
+    assert await client.wire.read_exactly(len(expected)) == expected
+    await sending
+    assert await client.gone(PROMPT) == "fin"
+    client.leave()
+    await ended(router, "ok", replica)
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+async def test_client_that_vanishes_ends_a_session_over_tls(
+    secure_session: tuple[RunningRouter, Client, FakeReplica], how: Ending
+) -> None:
+    router, client, replica = secure_session
+    await client.wire.expect(frame(b"early", masked=True))
+    client.leave(how)
+    await replica.requests[0].aborted(PROMPT)
+    await ended(router, "client_gone", replica)
 
 
 # Real libraries at both ends

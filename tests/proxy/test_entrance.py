@@ -46,11 +46,13 @@ async def hang(_: InboundRequest) -> bool:
 async def a_scene(handler: Handler = at_once, *, most: int) -> AsyncIterator[Scene]:
     scene = Scene(handler, most)
     await scene.entrance.open(HOST, 0)
-    yield scene
-    for client in scene.clients:
-        await client.closed()
-    await scene.entrance.close()
-    await scene.front.shutdown(1.0)
+    try:
+        yield scene
+    finally:
+        for client in scene.clients:
+            await client.closed()
+        await scene.entrance.close()
+        await scene.front.shutdown(1.0)
 
 
 async def test_a_client_is_let_in() -> None:

@@ -112,12 +112,14 @@ async def a_rig(
             return False
 
         rig = Rig(fake, await start_front(handle, **options))
-        yield rig
-        for client in rig.front.clients:
-            await client.closed()
-        await eventually(lambda: len(rig.ends) == len(rig.tunnels), "every session has ended")
-        await rig.front.server.shutdown(1.0)
-        await upstream.close()
+        try:
+            yield rig
+        finally:
+            for client in rig.front.clients:
+                await client.closed()
+            await rig.front.server.shutdown(1.0)
+            await upstream.close()
+        assert len(rig.ends) == len(rig.tunnels)
     assert ledger.connections_of(replica.row).open == 0
 
 

@@ -61,12 +61,12 @@ def import_everything() -> None:
 def let_go_of(port: int) -> None:
     """Close the server's listening socket in its engine process, which would not have it had it been spawned:
     the port would stay open when the server alone is killed."""
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as copy:
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        with suppress(OSError), socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
             if copy.getsockname()[1:2] == (port,):
                 # The number stays taken: the interpreter's own socket object closes it some day.
                 with Path(os.devnull).open("rb") as nothing:
-                    os.dup2(nothing.fileno(), int(name))
+                    os.dup2(nothing.fileno(), number)
 
 
 def serve(port: int, words: list[str], log: Path) -> NoReturn:

@@ -174,7 +174,9 @@ class EngineFleet:
 class RouterProcess:
     """`replicarouter serve` in front of replicas on these ports; `settings` by their dotted names."""
 
-    def __init__(self, replicas: Sequence[int], log: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, replicas: Sequence[int], log: Path, settings: Mapping[str, object] | None = None
+    ) -> None:
         self.port, self.admin_port = free_port(), free_port()
         self._log = log
         flags = [f"--replica=http://{HOST}:{port}" for port in replicas]

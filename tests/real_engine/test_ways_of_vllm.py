@@ -1,15 +1,11 @@
 """What real vLLM does that misleads a router, each once, on a server with settings of its own."""
 
-import json
-import os
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
-import openai
 import pytest
 
 from tests.fakes.client import request
@@ -28,7 +24,7 @@ from tests.real_engine.rig import (
     wait_until,
 )
 from tests.real_engine.samples import chat
-from tests.real_engine.users import Users
+from tests.real_engine.users import CUT_SHORT, Users
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(240)]
 
@@ -44,7 +40,7 @@ WORDS = (
     "--shutdown-timeout=10",
     f"--max-num-queued-reqs={MOST}",
 )
-LONG = chat(stream=True, max_tokens=CONTEXT // 2, ignore_eos=True)
+LONG = chat(stream=True, max_tokens=CONTEXT // 4, ignore_eos=True)
 """Goes on for seconds, unless aborted."""
 
 SHORT = chat(max_tokens=4)
@@ -124,11 +120,12 @@ def counted(router: RouterProcess, name: str, **labels: str) -> float:
     return metric(router.port, f"replicarouter_{name}_total", **labels) or 0
 
 
-def test_drain_of_an_engine_goes_unnoticed(
+def test_drain_of_an_engine_turns_nobody_away(
     fleet: EngineFleet, hasty: StartRouter, victim: int, opened: ExitStack
 ) -> None:
     name = f"{HOST}:{victim}"
-    router = hasty(fleet.ports[0], victim)
+    # Once it is out it stays out, until its port is closed and open again.
+    router = hasty(fleet.ports[0], victim, eject__base_seconds=60)
     long = open_long(victim, opened)
     with Users(router.port, MOST) as users:
         wait_until(lambda: users.served_by(name), "it serves", deadline=SOON)
@@ -144,7 +141,10 @@ def test_drain_of_an_engine_goes_unnoticed(
         fleet.start([victim], *WORDS)
         started = time.monotonic()
         wait_until(lambda: users.served_by(name, since=started), "it serves again", deadline=SOON)
-    assert users.outcomes().keys() == {"ok"}
+    # What has just been let in when the signal comes ends at once, without text but regularly.
+    lost = [one for one in users.told if one.outcome != "ok"]
+    assert {one.outcome for one in lost} <= CUT_SHORT
+    assert len(lost) <= MOST
     refused = counted(router, "attempts", replica=name, result="shutting_down")
     assert refused == counted(router, "retries", reason="shutting_down") > 0
     assert counted(router, "ejections", replica=name, reason="shutting_down") > 0
@@ -155,8 +155,8 @@ def test_loading_engine_refuses_connections_and_nobody_is_told(
     fleet: EngineFleet, hasty: StartRouter, third: int
 ) -> None:
     name = f"{HOST}:{third}"
-    # So rarely probed that a request finds out.
-    router = hasty(fleet.ports[0], third, health__interval=20)
+    # So rarely probed that a request finds out first.
+    router = hasty(fleet.ports[0], third, health__interval=4)
     with Users(router.port, 1) as users:
         wait_until(lambda: users.served_by(name), "it serves", deadline=SOON)
     fleet.kill(third)
@@ -233,7 +233,9 @@ def test_connection_that_the_engine_closes_as_idle_costs_no_request(
 def idle(router: RouterProcess, port: int) -> None:
     labels = {"replica": f"{HOST}:{port}", "state": "idle"}
     wait_until(
-        lambda: total(router.port, "replicarouter_connector_connections", **labels) >= 1, "idle", deadline=SOON
+        lambda: total(router.port, "replicarouter_connector_connections", **labels) >= 1,
+        "idle",
+        deadline=SOON,
     )
 
 

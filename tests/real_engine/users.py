@@ -14,6 +14,10 @@ from tests.real_engine.rig import HOST, MODEL, wait_until
 TOKENS = 32
 """Tokens of an answer."""
 
+CUT_SHORT = frozenset({"finish_reason abort", "finish_reason None"})
+"""Outcomes of streams that end regularly before their time: what a vLLM that is told to stop makes of those
+that run and of those that wait."""
+
 PATIENCE = 60.0
 """Seconds after which a user gives up on a silent router: a request that hangs."""
 
@@ -22,7 +26,7 @@ PATIENCE = 60.0
 class Told:
     """One request as its user saw it; times are on the monotonic clock.
 
-    `outcome` is `ok`, else the code of the error that explained the failure, else words for what happened.
+    `outcome` is `ok`, else the code of the error that explained the failure, else what happened.
     `heard` holds the times of the stream's events.
     """
 
