@@ -8,9 +8,10 @@ from random import Random
 
 from replicarouter.admission.fairness import Book
 from replicarouter.admission.lease import Lease
+from replicarouter.admission.owners import OWNER_GONE
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
-from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
+from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
@@ -100,7 +101,8 @@ class Admission(FleetListener):
         tried: Sequence[Replica],
         only: Replica | None = None,
     ) -> Lease:
-        """Queue until a replica has room; raises `QueueFull` and `QueueTimeout`.
+        """Queue until a replica has room; raises `QueueFull`, `QueueTimeout`, and `ResponseNotFound` when
+        the `only` one has left.
 
         When the pool loses its last ready replica, those who wait go on waiting for one.
         """
@@ -182,8 +184,16 @@ class Admission(FleetListener):
         """It takes requests: those that wait are served first."""
         self.room_at(replica)
 
+    def widened(self, replica: Replica) -> None:
+        """It takes more requests: those that wait are served first."""
+        self.room_at(replica)
+
     def removed(self, replica: Replica) -> None:
-        """Forget it."""
+        """Forget it; who waits for it and no other waits in vain."""
+        for waiter in [one for one in self._queue.waiters if one.only is replica]:
+            self._leave(waiter)
+            if not waiter.granted.done():
+                waiter.granted.set_exception(ResponseNotFound(OWNER_GONE))
         self._books.pop(replica, None)
         for desk in self._desks.values():
             desk.policy.removed(replica)

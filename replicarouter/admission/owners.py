@@ -4,6 +4,8 @@ from replicarouter.errors import NoReplica, ResponseNotFound
 from replicarouter.fleet.registry import Fleet, Pool
 from replicarouter.fleet.replica import Replica
 
+OWNER_GONE = "The replica that held this response is gone; send the conversation anew."
+
 CAPACITY = 65536
 """Responses that are remembered; the least recently used ones are forgotten first."""
 
@@ -46,7 +48,7 @@ class Owners:
                 raise ResponseNotFound("This router knows no such response; send the conversation anew.")
             return fleet.pool_for(model), None
         if owner not in fleet:
-            raise ResponseNotFound("The replica that held this response is gone; send the conversation anew.")
+            raise ResponseNotFound(OWNER_GONE)
         if model is not None:
             pool = fleet.pool_for(model)
             return pool, owner if owner in pool.replicas else None

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica, ReplicaExists, UnknownReplica
 from replicarouter.fleet.ledger import Ledger
@@ -17,7 +18,7 @@ QUIET = 2.0
 """Seconds without a byte after which a replica that is to be removed is asked again how it is."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Pool:
     """The replicas of one model in one role. `ready` is a subset of `replicas`, in the same order;
     `bounded` says that some of them may be full."""
@@ -33,7 +34,10 @@ class FleetListener:
     """Who has to know about changes of the fleet; a subclass overrides what it has to know."""
 
     def ready(self, replica: Replica) -> None:
-        """`replica` takes requests, or more of them than a moment ago."""
+        """`replica` takes requests: it has come in."""
+
+    def widened(self, replica: Replica) -> None:
+        """`replica`, which is ready, takes more requests than a moment ago, or others."""
 
     def added(self, replica: Replica) -> None:
         """`replica` has joined the fleet."""
@@ -50,6 +54,7 @@ class Fleet:
         self.listeners: list[FleetListener] = []
         self.replicas: list[Replica] = []
         self.pools: dict[str, Pool] = {}
+        self._known: WeakValueDictionary[str, Pool] = WeakValueDictionary()
         self._most = most
         self._by_name: dict[str, Replica] = {}
         for settings in replicas:
@@ -128,7 +133,7 @@ class Fleet:
             replica.cards = tuple(_card(model) for model in settings.models)
         self.regroup()
         log.info("replica changed", extra={"replica": replica.name})
-        self.wake(replica)
+        self._widen(replica)
 
     def limit_each(self, most: int) -> None:
         """Let replicas that have no limit of their own have `most` outstanding requests; 0 for no limit."""
@@ -138,7 +143,7 @@ class Fleet:
                 replica.most = most
         self.regroup()
         for replica in self.replicas:
-            self.wake(replica)
+            self._widen(replica)
 
     def _join(self, settings: ReplicaSettings, origin: str) -> Replica:
         replica = Replica.join(settings, self.ledger, self._most)
@@ -230,12 +235,18 @@ class Fleet:
             for listener in self.listeners:
                 listener.ready(replica)
 
+    def _widen(self, replica: Replica) -> None:
+        if replica.state is State.READY:
+            for listener in self.listeners:
+                listener.widened(replica)
+
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
         fresh = tuple({card["id"]: dict(card) for card in cards}.values())
         if fresh != replica.cards:
             replica.cards = fresh
             self.regroup()
+            self._widen(replica)
 
     def regroup(self) -> None:
         """Form the pools anew: after a change of a replica's models, state, limit or trial."""
@@ -245,7 +256,8 @@ class Fleet:
                 name = card["id"]
                 pool = pools.get(name)
                 if pool is None:
-                    pool = pools[name] = self.pools.get(name) or Pool(name)
+                    # Who waits for a model that was gone goes on when somebody serves it again.
+                    pool = pools[name] = self._known.get(name) or Pool(name)
                     pool.replicas, pool.ready, pool.bounded = [], [], False
                 pool.replicas.append(replica)
                 pool.bounded = pool.bounded or replica.most > 0 or replica.trial
@@ -256,6 +268,7 @@ class Fleet:
                 # Requests may hold it still; they must not be sent to who has left it.
                 pool.replicas, pool.ready = [], []
         self.pools = pools
+        self._known.update(pools)
 
 
 def _card(model: str) -> dict[str, Any]:

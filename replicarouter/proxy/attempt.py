@@ -101,7 +101,8 @@ class Attempt:
             self._link.send(self, head, errand.body.data)
             if errand.body.streams:
                 await errand.body.pump(self._link, self._done)
-            if self._terms.response_head and errand.caller.relay is None:
+            # An upload may have been answered before its end: what waits then is the held answer's timer.
+            if self._terms.response_head and self._held is None and errand.caller.relay is None:
                 self._start_timer(self._terms.response_head, self._head_overdue)
             await self._done
         finally:
@@ -285,9 +286,10 @@ class Attempt:
         )
 
     def _fail(self, error: RouterError | ClientLeft | Declined) -> None:
+        if self._done.done():
+            return  # The connection may serve another request by now.
         self._link.protocol.receiver = None
-        if not self._done.done():
-            self._done.set_exception(error)
+        self._done.set_exception(error)
 
     def _start_timer(self, delay: float, due: Callable[[], None]) -> None:
         self._timer = asyncio.get_running_loop().call_later(delay, due)

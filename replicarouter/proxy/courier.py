@@ -73,6 +73,8 @@ class Courier:
     async def deliver(self, errand: Errand) -> None:
         """Attempt after attempt; ends with the client's answer written, or raises the last error."""
         self.budget.note_request(errand.exchange.received_at)
+        if errand.body.streams:
+            errand.body.watch_client()
         while True:
             lease = await self._lease(errand)
             if lease is None:
@@ -84,6 +86,10 @@ class Courier:
             except ConnectFailed:
                 if errand.declined is None:
                     raise
+                self._pass_on(errand)
+                return
+            if errand.declined is not None and not errand.body.replayable:
+                # Since it was declined, more of an upload has come than is kept.
                 self._pass_on(errand)
                 return
             errand.tried.append(lease.replica)
@@ -112,6 +118,7 @@ class Courier:
         roads, exchange, replica = self._roads, errand.exchange, lease.replica
         if errand.tried:
             roads.ledger.retries.add((errand.retry_reason,))
+            exchange.sent_at = 0.0
         result = InternalError.code  # unless it ends in one of the ways below
         failed = False
         try:
@@ -120,10 +127,12 @@ class Courier:
             exchange.outcome = result
             return True
         except Declined as declined:
-            errand.declined = DeclinedAnswer(declined.answer, declined.refusal, replica)
+            errand.declined = DeclinedAnswer(
+                declined.answer, declined.refusal, replica, exchange.leased_at, exchange.sent_at
+            )
             errand.retry_reason = declined.refusal.meaning.value
             result = declined.refusal.meaning.value
-            failed = self._note_refusal(declined.refusal, replica)
+            failed = self._note_refusal(declined.refusal, replica, exchange.leased_at)
         except RouterError as error:
             result, failed = error.code, error.fault is Fault.REPLICA
             if failed:
@@ -177,13 +186,15 @@ class Courier:
             self._roads.refused(replica)
         elif not errand.body.replayable:
             raise error
-        if errand.caller.committed or not may_retry(error, len(errand.tried) + 1, self.rules):
+        # With its answer the body was let go, be it that no byte of it reached the client.
+        begun = errand.caller.relay is not None or errand.caller.tunnel is not None
+        if begun or not may_retry(error, len(errand.tried) + 1, self.rules):
             raise error
         if not error.retryable and not self.budget.take(self.terms.clock()):
             raise error
         errand.failure, errand.retry_reason = error, error.code
 
-    def _note_refusal(self, refusal: Refusal, replica: Replica) -> bool:
+    def _note_refusal(self, refusal: Refusal, replica: Replica, leased_at: float) -> bool:
         """Tell of a refusal; True when it speaks against the replica."""
         health, now = self._roads.health, self.terms.clock()
         if refusal.meaning is Meaning.BUSY:
@@ -193,7 +204,7 @@ class Courier:
         elif refusal.meaning is Meaning.LOADING:
             self._roads.refused(replica)
         else:
-            health.failed(replica, now, "http_503")
+            health.failed(replica, now, "http_503", leased_at=leased_at)
             return True
         return False
 
@@ -201,7 +212,7 @@ class Courier:
         """How an answered attempt ended, and whether that speaks against the replica."""
         exchange = errand.exchange
         if refusal is not None:
-            return UPSTREAM_ERROR, self._note_refusal(refusal, replica)
+            return UPSTREAM_ERROR, self._note_refusal(refusal, replica, exchange.leased_at)
         status, health, now = exchange.status, self._roads.health, self.terms.clock()
         if exchange.in_band_error or status >= 500:
             reason = "in_band_error" if exchange.in_band_error else f"http_{status}"
@@ -226,6 +237,7 @@ class Courier:
             raise ClientLeft
         answer = declined.answer
         exchange.replica = declined.replica.name
+        exchange.leased_at, exchange.sent_at = declined.leased_at, declined.sent_at
         exchange.status = answer.head.status
         exchange.head_at = self.terms.clock()
         exchange.bytes_out += len(answer.data)

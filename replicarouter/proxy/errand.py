@@ -55,11 +55,14 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class DeclinedAnswer:
-    """The answer by which `replica` refused; the client gets it if nobody else accepts."""
+    """The answer by which `replica` refused; the client gets it if nobody else accepts. The attempt began
+    at `leased_at` and was sent at `sent_at`."""
 
     answer: HeldAnswer
     refusal: Refusal
     replica: Replica
+    leased_at: float
+    sent_at: float
 
 
 class Declined(Exception):

@@ -40,6 +40,7 @@ class Upload:
         "_patch",
         "_scope",
         "_spool",
+        "_watch",
         "sent",
     )
 
@@ -52,6 +53,7 @@ class Upload:
         self._scope: asyncio.Timeout | None = None
         self._patch: tuple[Span, bytes] | None = None
         self._dropped = False
+        self._watch: asyncio.TimerHandle | None = None
         self.sent = False
 
     @property
@@ -96,14 +98,15 @@ class Upload:
         if done.done():
             return
         scope = asyncio.timeout(None)
+        stop = partial(self._stop_only, scope)
         try:
             async with scope:
                 self._scope = scope
-                done.add_done_callback(self._stop_with)
+                done.add_done_callback(stop)
                 try:
                     await self._send(link)
                 finally:
-                    done.remove_done_callback(self._stop_with)
+                    done.remove_done_callback(stop)
                     self._scope = None
         except TimeoutError:
             if not scope.expired():
@@ -121,11 +124,21 @@ class Upload:
     def drop(self) -> None:
         """Let go of what would only be needed to send it again."""
         self._dropped = True
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         if self._scope is None:
             self._spool.drop()
 
-    def _stop_with(self, done: "asyncio.Future[None]") -> None:  # noqa: ARG002
-        self.stop()
+    def watch_client(self) -> None:
+        """Look for the client from now on, until `drop`: nothing is read from it while it has to wait."""
+        self._look_for_client()
+        self._watch = asyncio.get_running_loop().call_later(LOOK_FOR_CLIENT, self.watch_client)
+
+    def _stop_only(self, scope: asyncio.Timeout, _: "asyncio.Future[None]") -> None:
+        """An attempt is over: stop its own sending, not that of the next one, which may have begun."""
+        if self._scope is scope:
+            self.stop()
 
     async def _send(self, link: Link) -> None:
         chunked = self.length == UNKNOWN
@@ -167,8 +180,9 @@ class Upload:
     def _look_for_client(self) -> None:
         """End the request of a client that has left: while nothing is read, nobody else notices."""
         client = self._arriving.request.client
-        if client.hung_up and client.transport is not None:
-            client.transport.abort()
+        transport = client.transport
+        if transport is not None and not transport.is_closing() and client.hung_up:
+            transport.abort()
 
     async def _await_client(self) -> bytes:
         """Read on; meanwhile the replica's silence is not its own fault."""

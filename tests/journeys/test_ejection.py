@@ -23,6 +23,7 @@ from tests.fakes.replica import (
     sized,
 )
 from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.states import row, until
 from tests.fakes.wire import eventually
 
 FOR_LONG = {"base_seconds": 60, "max_seconds": 60}
@@ -32,17 +33,6 @@ BROKEN = sized(b'{"error":{"message":"CUDA error"}}', status="500 Internal Serve
 
 def failing(received: Received) -> bool:
     return b"BAD" in received.body
-
-
-async def row(router: RunningRouter, replica: FakeReplica) -> dict[str, Any]:
-    return (await router.ledger()).replica(replica)
-
-
-async def until(router: RunningRouter, replica: FakeReplica, state: str) -> None:
-    async def reached() -> bool:
-        return str((await row(router, replica))["state"]) == state
-
-    await eventually(reached, f"{replica.name} is {state}")
 
 
 async def ask_in_turn(router: RunningRouter, count: int, **body: Any) -> Counter[int]:

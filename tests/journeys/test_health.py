@@ -4,7 +4,6 @@ newcomer starts slowly."""
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,6 +22,7 @@ from tests.fakes.replica import (
     reply,
 )
 from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.states import probed, row, until
 from tests.fakes.wire import eventually
 
 Late = Callable[..., FakeReplica]
@@ -40,27 +40,6 @@ def ticking(gate: asyncio.Event) -> Script:
         await connection.send(END)
 
     return script
-
-
-async def row(router: RunningRouter, replica: FakeReplica) -> dict[str, Any]:
-    return (await router.ledger()).replica(replica)
-
-
-async def until(router: RunningRouter, replica: FakeReplica, state: str) -> None:
-    async def reached() -> bool:
-        return str((await row(router, replica))["state"]) == state
-
-    await eventually(reached, f"{replica.name} is {state}")
-
-
-async def probed(replica: FakeReplica, times: int) -> None:
-    """Wait until it has been asked for its health so many times more."""
-    before = len(replica.probed)
-
-    def asked() -> int:
-        return [probe.target for probe in replica.probed[before:]].count("/health")
-
-    await eventually(lambda: asked() >= times, f"{replica.name} is probed {times} times")
 
 
 async def ask_until(router: RunningRouter, stop: asyncio.Event) -> Counter[int]:

@@ -382,3 +382,32 @@ async def test_wave_of_impatient_clients_leaves_the_queue_working(start_router: 
     ledger = await router.settled()
     assert set(ledger.finished) <= {"ok", "client_gone", "queue_timeout"}
     assert sum(ledger.finished.values()) == ledger["received_total"]
+
+
+async def test_who_waits_is_served_by_the_replica_that_takes_over_the_model(
+    start_router: StartRouter,
+) -> None:
+    gate = asyncio.Event()
+    old, new = FakeReplica(held(b"", gate, OK)), FakeReplica()
+    router = await start_router(old, admission={"max_outstanding_per_replica": 1})
+    running = await router.begin(chat(stream=False))
+    await router.stage(sent=1)
+    waiting = await router.begin(chat(stream=False))
+    await router.stage(sent=1, queued=1)
+    assert (await router.admin(f"/admin/replicas/{old.name}", "DELETE")).status == 202
+    gate.set()
+    assert (await running.answer()).status == 200
+
+    async def gone() -> bool:
+        return not (await router.ledger())["replicas"]
+
+    await eventually(gone, "the old replica has left")
+    async with new:
+        added = await router.admin_send(
+            request("POST", "/admin/replicas", json.dumps(new.settings).encode())
+        )
+        assert added.status == 201
+        answer = await waiting.answer()
+        assert answer.status == 200
+        assert answer.head.get("x-replicarouter-replica") == new.name
+        await router.leave()

@@ -325,3 +325,44 @@ async def test_an_answer_that_is_no_event_stream_gets_no_comments(start_router: 
     assert bytes(client.wire.unread) == b""
     gate.set()
     assert (await client.body(head)).ended == "clean"
+
+
+async def test_times_are_those_of_the_attempt_that_was_answered(start_router: StartRouter) -> None:
+    refusing, gone = FakeReplica(), FakeReplica()
+
+    async def refuse(_: Received, connection: Connection) -> None:
+        await asyncio.sleep(0.05)
+        await connection.send(LOADING)
+
+    refusing.script = refuse
+    router = await start_router(refusing, gone, policy="round-robin", health=STEADY, eject=NEVER_EJECT)
+    await gone.refuse()
+    # One of the first two begins at the replica that refuses, and goes on to the one that is gone.
+    for _ in range(2):
+        answer = await router.ask(chat(stream=False))
+        assert answer.status == 503
+        assert answer.head.get("x-replicarouter-replica") == refusing.name
+        times = dict(part.split(";dur=") for part in (answer.head.get("server-timing") or "").split(", "))
+        assert set(times) == {"queue", "connect", "head"}
+        assert all(float(milliseconds) >= 0 for milliseconds in times.values()), times
+        assert float(times["head"]) >= 50
+    metrics = await router.metrics()
+    assert all(total >= 0 for _, total in metrics.series("connect_seconds_sum"))
+
+
+async def test_attempt_that_was_never_sent_has_no_time_of_connecting(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    refusing, slow = FakeReplica(held(b"", gate, LOADING)), FakeReplica()
+    router = await start_router(refusing, slow, policy="round-robin", health=STEADY, eject=NEVER_EJECT)
+    clients = [await router.begin(chat(stream=False))]
+    await router.stage(sent=1) if refusing.requests else await clients[0].answer()
+    if not refusing.requests:
+        clients = [await router.begin(chat(stream=False))]
+        await router.stage(sent=1)
+    await slow.stop_answering_connects()
+    gate.set()
+    await router.stage(connecting=1)
+    clients[0].leave("rst")
+    await router.settled()
+    metrics = await router.metrics()
+    assert all(total >= 0 for _, total in metrics.series("connect_seconds_sum"))

@@ -14,6 +14,7 @@ from tests.fakes.client import chat
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, silence
 from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.states import probed, row, until
 from tests.fakes.wire import eventually
 
 END = event("[DONE]") + LAST_CHUNK
@@ -59,27 +60,6 @@ async def only(router: RunningRouter, **wanted: Any) -> None:
         return {key: found[key] for key in wanted} == wanted
 
     await eventually(reached, f"the replica is {wanted}")
-
-
-async def row(router: RunningRouter, replica: FakeReplica) -> dict[str, Any]:
-    return (await router.ledger()).replica(replica)
-
-
-async def until(router: RunningRouter, replica: FakeReplica, state: str) -> None:
-    async def reached() -> bool:
-        return str((await row(router, replica))["state"]) == state
-
-    await eventually(reached, f"{replica.name} is {state}")
-
-
-async def probed(replica: FakeReplica, times: int) -> None:
-    """Wait until it has been asked for its health so many times more."""
-    before = len(replica.probed)
-
-    def asked() -> int:
-        return [probe.target for probe in replica.probed[before:]].count("/health")
-
-    await eventually(lambda: asked() >= times, f"{replica.name} is probed {times} times")
 
 
 STALLS = {"stall_after": 0.5, "stall_end": 1.5, "slow_start": 0}

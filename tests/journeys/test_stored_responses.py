@@ -1,12 +1,13 @@
 """Follow-ups of the Responses API meet the replica that holds the response."""
 
+import asyncio
 import json
 
 import pytest
 
 from tests.fakes.client import request
 from tests.fakes.message import LAST_CHUNK, chunk
-from tests.fakes.replica import SSE_HEAD, Connection, FakeReplica, Received, sized
+from tests.fakes.replica import SSE_HEAD, Connection, FakeReplica, Received, held, sized
 from tests.fakes.running import StartRouter
 from tests.fakes.wire import eventually
 
@@ -125,3 +126,23 @@ async def test_an_owner_that_is_down_is_not_replaced(start_router: StartRouter) 
     answer.refused(503, "no_replica")
     assert int(answer.head.get("retry-after") or 0) >= 1
     assert all(received.method == "POST" for keeper in keepers.values() for received in keeper.fake.requests)
+
+
+async def test_who_waits_for_an_owner_that_leaves_is_told_at_once(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    keepers = {name: Keeper(name) for name in "ab"}
+    router = await start_router(
+        *(keeper.fake for keeper in keepers.values()), admission={"max_outstanding_per_replica": 1}
+    )
+    answer = await router.ask(create())
+    first, owner = id_of(answer.body.entity), answer.head.get("x-replicarouter-replica")
+    assert owner is not None
+    keepers[owner].fake.script = held(b"", gate, sized(b"{}"))
+    running = await router.begin(request("GET", f"{PATH}/{first}"))
+    await router.stage(sent=1)
+    waiting = await router.begin(request("GET", f"{PATH}/{first}"))
+    await router.stage(sent=1, queued=1)
+    assert (await router.admin(f"/admin/replicas/{owner}", "DELETE")).status == 202
+    gate.set()
+    assert (await running.answer()).status == 200
+    (await waiting.answer()).refused(404, "response_not_found")

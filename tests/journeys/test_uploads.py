@@ -16,6 +16,7 @@ from tests.fakes.replica import (
     FakeReplica,
     Received,
     Script,
+    held,
     reply,
     silence,
     sized,
@@ -540,6 +541,66 @@ async def test_small_beginning_of_an_upload_is_sent_again(start_router: StartRou
     assert (await client.answer()).status == 200
     assert replicas[taken[1]].requests[0].body == body
     assert taken[0] != taken[1]
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+async def test_what_came_while_its_replica_refused_is_never_missing_elsewhere(
+    start_router: StartRouter, chunked: bool
+) -> None:
+    body = form(size=200_000, model_first=True)
+    pieces = [body[:100_000], body[100_000:150_000], body[150_000:]]
+    parts = [chunk(piece) for piece in pieces] if chunked else pieces
+    others = [FakeReplica(reading(), read_bodies=False) for _ in range(2)]
+    router = await start_router(*others)
+    client = await router.begin(split(upload(body, chunked=chunked), 0)[0] + parts[0])
+    await eventually(lambda: others[0].requests or others[1].requests, "a replica has it")
+    refusing, other = others if others[0].requests else others[::-1]
+    (received,) = refusing.requests
+    await eventually(lambda: received.connection.wire.count_received > 100_000, "the first part is there")
+
+    # In one turn of the router: more than is kept, and the refusal.
+    client.wire.send_at_once(parts[1])
+    received.connection.wire.send_at_once(sized(b"busy", status="503 Busy"))
+    await received.aborted()
+    await client.send(parts[2] + (LAST_CHUNK if chunked else b""))
+    answer = await client.answer()
+    assert (answer.status, answer.body.raw) == (503, b"busy")
+    assert other.requests == []
+
+
+async def test_refusal_that_comes_slowly_during_an_upload_is_no_missing_answer(
+    start_router: StartRouter,
+) -> None:
+    gate = asyncio.Event()
+    refusal = sized(b'{"error":"broken"}', status="503 Unavailable")
+    replica = FakeReplica(held(refusal[:-1], gate, refusal[-1:]), read_bodies=False)
+    router = await start_router(replica, timeouts={"response_head": 0.3})
+    first, rest = split(upload(form(size=10_000, model_first=True)), 5_000)
+    client = await router.begin(first)
+    (received,) = await eventually(lambda: replica.requests, "the replica has begun")
+    await client.send(rest)
+    head = await client.head()
+    gate.set()
+    assert head.status == 503
+    assert (await client.body(head)).ended == "clean"
+
+
+async def test_client_that_leaves_while_its_upload_is_queued_is_noticed(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+    replica = FakeReplica(held(b"", gate, OK))
+    router = await start_router(replica, admission={"max_outstanding_per_replica": 1})
+    holder = await router.begin(chat(stream=False))
+    await router.stage(sent=1)
+    client = await router.connect()
+    client.wire.transport.write(upload(form(size=5_000_000, model_first=True)))
+    await router.stage(sent=1, queued=1)
+    await eventually(lambda: client.wire.write_blocked, "nothing is read from it any more")
+    client.leave("rst")
+    ledger = await router.stage(sent=1)
+    assert ledger.finished == {"client_gone": 1}
+    gate.set()
+    assert (await holder.answer()).status == 200
+    assert len(replica.requests) == 1
 
 
 # Other paths
