@@ -10,6 +10,8 @@ INSTALL = {
     "nginx": "apt-get install nginx-light (its service need not run), or name it with --nginx",
     "vllm-router": "python -m venv DIR && DIR/bin/pip install vllm-router (an environment of its "
     "own); then put DIR/bin on PATH, or name the command with --vllm-router or VLLM_ROUTER",
+    "before": "check out another version, `pip install` it into an environment of its own, and name "
+    "that one's interpreter with --before",
 }
 
 _NGINX_CONFIG = """\
@@ -55,6 +57,7 @@ class Tools:
     """The commands on this machine that the proxies are started with."""
 
     python: str
+    before: str
     nginx: str
     vllm_router: str
     replicarouter_args: str
@@ -103,9 +106,19 @@ def vllm_router(tools: Tools, place: Place) -> list[str]:
 
 def replicarouter(tools: Tools, place: Place) -> list[str]:
     """The router as it is: metrics, probes and scrapes on."""
+    return _router(tools.python, tools, place)
+
+
+def before(tools: Tools, place: Place) -> list[str]:
+    """Another version of the router, set in the same way."""
+    return _router(tools.before, tools, place)
+
+
+def _router(python: str, tools: Tools, place: Place) -> list[str]:
     replicas = [word for url in place.replica_urls() for word in ("--replica", url)]
     return [
-        *(tools.python, "-m", "replicarouter", "serve"),
+        # -P: the version that is installed there, not the one in the folder this runs in.
+        *(python, "-P", "-m", "replicarouter", "serve"),
         *("--host", "127.0.0.1", "--port", str(place.port), "--admin-port", "0"),
         *("--policy", "least-outstanding", "--connector-limit", "16384"),
         *("--log-level", "warning"),
@@ -121,4 +134,5 @@ PROXIES: dict[str, Callable[[Tools, Place], list[str]]] = {
     "nginx": nginx,
     "vllm-router": vllm_router,
     "replicarouter": replicarouter,
+    "before": before,
 }

@@ -33,6 +33,7 @@ def main() -> int:
     arguments = parse()
     tools = Tools(
         python=arguments.python,
+        before=arguments.before,
         nginx=arguments.nginx,
         vllm_router=arguments.vllm_router,
         replicarouter_args=arguments.replicarouter_args,
@@ -60,12 +61,16 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     """Read the command line; names that do not exist and programs not found end the program."""
     everything = [DIRECT, *PROXIES]
+    usual = [name for name in everything if name != "before"]
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--proxies", default=",".join(everything), help="default: %(default)s")
+    parser.add_argument("--proxies", default=",".join(usual), help="default: %(default)s")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="default: %(default)s")
     parser.add_argument("--repetitions", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--json", type=Path, help="file for the raw measurements")
     parser.add_argument("--python", default=sys.executable, help="runs replicarouter")
+    parser.add_argument(
+        "--before", default="", help="runs another version, as the proxy 'before'; an interpreter too"
+    )
     parser.add_argument("--replicarouter-args", default="", help="more flags for serve")
     parser.add_argument("--nginx", default=_found("nginx", "/usr/sbin/nginx"))
     parser.add_argument("--vllm-router", default=os.environ.get("VLLM_ROUTER") or _found("vllm-router", ""))
@@ -82,7 +87,11 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.proxies = _chosen(parser, arguments.proxies, everything)
     arguments.scenarios = _chosen(parser, arguments.scenarios, list(SCENARIOS))
-    programs = {"nginx": arguments.nginx, "vllm-router": arguments.vllm_router}
+    programs = {
+        "nginx": arguments.nginx,
+        "vllm-router": arguments.vllm_router,
+        "before": arguments.before,
+    }
     for name, command in programs.items():
         if name in arguments.proxies and not shutil.which(command.split(" ")[0] if command else ""):
             parser.error(f"{name} is not here. Install it: {INSTALL[name]}. Or leave it out.")

@@ -353,6 +353,17 @@ def test_a_newcomer_and_a_returner_start_slowly(scene: Scene) -> None:
     assert scene["a"].share(scene.clock()) == 1.0
 
 
+def test_other_settings_are_no_return(scene: Scene) -> None:
+    scene.fleet.tell(scene["a"], Event.FAILED, "gone")
+    scene.fleet.tell(scene["a"], Event.PASSED, "back")
+    scene.wait(5)
+    scene.fleet.limit_each(100)
+    scene.fleet.change(scene["a"], replica_settings("a", weight=2.0))
+    scene.fleet.list_models(scene["a"], [{"id": "m1"}, {"id": "m2"}])
+    assert scene["a"].share(scene.clock()) == 0.5 * 2.0
+    assert scene["b"].share(scene.clock()) == 1.0
+
+
 # Cool-off
 
 

@@ -292,3 +292,28 @@ async def test_an_engine_that_shuts_down_is_ejected_at_once(start_router: StartR
     assert len(leaving.requests) == 1
     metrics = await router.metrics()
     assert metrics.value("ejections_total", replica=leaving.name, reason="shutting_down") == 1
+
+
+async def test_trial_is_not_judged_by_a_refusal_of_an_older_request(start_router: StartRouter) -> None:
+    gate = asyncio.Event()
+
+    async def script(received: Received, connection: Connection) -> None:
+        if b"old" in received.body:
+            await gate.wait()
+            await connection.send(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+        else:
+            await connection.send(BROKEN)
+
+    failed, well = FakeReplica(script), FakeReplica()
+    once = {"consecutive_failures": 1, "base_seconds": 0.3, "max_seconds": 0.3}
+    router = await start_router(failed, well, policy="round-robin", eject=once, health={"slow_start": 0})
+    old = [await router.begin(chat(stream=False, user="old")) for _ in range(2)]
+    await router.stage(sent=1)
+    assert (await ask_in_turn(router, 2))[500] == 1
+    await until(router, failed, "ejected")
+    await until(router, failed, "ready")
+    gate.set()
+    assert [(await client.answer()).status for client in old] == [200, 200]
+    metrics = await router.metrics()
+    assert metrics.value("attempts_total", replica=failed.name, result="unavailable") == 1
+    assert metrics.value("ejections_total", replica=failed.name) == 1

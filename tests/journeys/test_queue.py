@@ -7,7 +7,7 @@ import random
 import pytest
 
 from replicarouter.policies import POLICIES
-from tests.fakes.client import AbruptClient, Client, chat
+from tests.fakes.client import AbruptClient, Client, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, reply, sized
 from tests.fakes.running import RunningRouter, StartRouter

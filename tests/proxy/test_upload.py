@@ -244,3 +244,15 @@ async def test_what_was_dropped_is_not_kept_again(begin: Begin) -> None:
     await pumping
     await eventually(lambda: stage.arrived() == b"0123456789", "all of it has arrived")
     assert (stage.upload.sent, stage.upload.replayable, stage.memory.held) == (True, False, 0)
+
+
+async def test_the_end_of_one_attempt_does_not_stop_the_next(begin: Begin) -> None:
+    stage = await begin(declared(10, b"01234"))
+    pumping = asyncio.ensure_future(stage.pump())
+    await eventually(lambda: stage.arrived() == b"01234", "the first half is there")
+    await stage.client.send(b"56789")
+    await pumping
+    # It ends behind its body, and in that turn the next one has begun to wait for its replica.
+    ended, stage.done = stage.done, asyncio.get_running_loop().create_future()
+    again = await begin(declared(10, b"01234"))
+    assert ended is not again

@@ -34,8 +34,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineFleet]:
 
 @pytest.fixture(scope="session")
 def router(fleet: EngineFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
-    """A router in front of both."""
-    router = RouterProcess(fleet.ports, tmp_path_factory.mktemp("router") / "router.log")
+    """A router in front of both; without slow starts, which would outlast the tests that restart a server."""
+    log = tmp_path_factory.mktemp("router") / "router.log"
+    router = RouterProcess(fleet.ports, log, {"health.slow_start": 0})
     yield router
     router.close()
 
