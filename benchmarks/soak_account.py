@@ -8,12 +8,6 @@ from typing import Any
 from benchmarks.soak_fleet import Replica
 from benchmarks.soak_users import CUT, HUNG, LEFT, LOST, MIXED, OK, Tally
 
-STALE_WINDOW = 0.05
-"""Seconds, `retry.stale_window`: a reused connection that ends so soon without a byte was closed before."""
-
-SLACK = 0.25
-"""Seconds that clocks and busy processes may add to it."""
-
 MOST_GROWTH = 2.0
 """MiB a minute that the router may grow after its warm-up."""
 
@@ -73,7 +67,7 @@ def account(
     samples: Sequence[Sample],
 ) -> Report:
     """Bring the counts together."""
-    doubled, raced = _doubled(replicas)
+    doubled = _doubled(replicas)
     client = dict(tally.outcomes)
     growth, spread = _growth(samples)
     zero = {
@@ -95,9 +89,8 @@ def account(
         ),
         "cut within an event or body": client.get(CUT, 0),
         "tokens": tally.tokens,
-        "run twice after a stale connection": len(raced),
         "growth, MiB a minute": round(growth, 2),
-        "resident at the end, MiB": round(samples[-1].resident / 2**20, 1) if samples else None,
+        "resident each minute, MiB": _each_minute(samples),
         "most descriptors": max((one.descriptors for one in samples), default=None),
     }
     examples = {**tally.examples, "doubled": doubled[:20]}
@@ -129,31 +122,17 @@ def _disagreements(tally: Tally, router: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _doubled(replicas: Iterable[Replica]) -> tuple[list[str], list[str]]:
-    """Requests that engines started more than once: without a reason, and after a stale connection.
-
-    The reason that there can be: an engine was killed within moments of the request, on a connection that
-    had been used before, which looks like one that it had closed.
-    """
+def _doubled(replicas: Iterable[Replica]) -> list[str]:
+    """Requests that engines started more than once."""
     starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    kills: dict[str, list[float]] = {}
     for replica in replicas:
-        kills[replica.name] = replica.killed
         if not replica.journal.exists():
             continue
         for line in replica.journal.read_text().splitlines():
             at, _port, event, name = line.split(" ", 3)
             if event == "started" and name:
                 starts[name].append((float(at), replica.name))
-    doubled: list[str] = []
-    raced: list[str] = []
-    for name, told in starts.items():
-        if len(told) < 2:
-            continue
-        first_at, where = min(told)
-        killed = any(0 <= kill - first_at <= STALE_WINDOW + SLACK for kill in kills[where])
-        (raced if killed and len(told) == 2 else doubled).append(f"{name}: {sorted(told)}")
-    return doubled, raced
+    return [f"{name}: {sorted(told)}" for name, told in starts.items() if len(told) > 1]
 
 
 def _growth(samples: Sequence[Sample]) -> tuple[float, float]:
@@ -165,6 +144,11 @@ def _growth(samples: Sequence[Sample]) -> tuple[float, float]:
     above = sum((one.at - mean_at) * (one.resident - mean_size) for one in samples)
     below = sum((one.at - mean_at) ** 2 for one in samples)
     return above / below * 60 / 2**20, samples[-1].at - samples[0].at
+
+
+def _each_minute(samples: Sequence[Sample]) -> str:
+    last = {int(one.at // 60): one.resident for one in samples}
+    return " ".join(f"{size / 2**20:.0f}" for size in last.values())
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -112,7 +112,6 @@ class Replica:
         self.name = f"{HOST}:{port}"
         self.url = f"http://{self.name}"
         self.journal = folder / f"journal-{port}"
-        self.killed: list[float] = []  # Unix times
         self._log = folder / f"engine-{port}.log"
         self._flags = flags
         self._process: Process | None = None
@@ -133,8 +132,6 @@ class Replica:
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
-        if number == signal.SIGKILL:
-            self.killed.append(time.time())
         self._process.signal(number)
 
     async def stop(self, deadline: float = 5.0) -> None:

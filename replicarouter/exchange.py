@@ -38,7 +38,9 @@ class Exchange:
     whose request it is, for the fair order of the queue; `priority` 0 is the most urgent.
     `uploaded_at`: when the last byte of a body came that was passed on while it arrived.
     `last_byte_at`: when the replica's last byte came, or the client took bytes again after a pause.
-    `held`: no byte can come now, because the client takes nothing, or has not sent its body yet.
+    `commented_at`: when a comment of server-sent events came, `commented_after`: when the last byte before
+    it and its like. `held`: no byte can come now, because the client takes nothing, or has not sent its
+    body yet.
     A time of 0 means: has not happened. What most requests never change is kept on the class.
     """
 
@@ -55,6 +57,8 @@ class Exchange:
     first_content_at = 0.0
     first_answer_at = 0.0
     last_byte_at = 0.0
+    commented_at = 0.0
+    commented_after = 0.0
     held = False
     reasoned = False
     ended_at = 0.0
@@ -68,6 +72,8 @@ class Exchange:
     attempts = 0
     affinity = "none"
     in_band_error = False
+    in_band_busy = False
+    given_up = False
     interrupted: RouterError | None = None
     on_interrupt: Callable[[], bool] | None = None
 
@@ -80,6 +86,23 @@ class Exchange:
         self.accepted_at = accepted_at
         self.client_id = client_id
         self.upstream_id = client_id
+
+    @property
+    def last_word_at(self) -> float:
+        """When the last byte came that the engine must have had a part in: the server in front of it sends
+        comments by itself, also while its engine is frozen."""
+        return self.commented_after if self.commented_at == self.last_byte_at else self.last_byte_at
+
+    def note_comment(self, now: float) -> None:
+        """Nothing but a comment came; `last_byte_at` is still that of the byte before."""
+        if self.commented_at != self.last_byte_at:
+            self.commented_after = self.last_byte_at
+        self.commented_at = now
+
+    def left(self) -> None:
+        """Its client has left: that is how it ends, unless its answer was whole."""
+        if self.outcome == UNSETTLED:
+            self.outcome = CLIENT_GONE
 
     def interrupt(self, error: RouterError) -> bool:
         """End this request from outside with `error`, whatever it is doing; False when it has ended."""

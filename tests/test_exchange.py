@@ -1,6 +1,6 @@
 """The record of one request."""
 
-from replicarouter.exchange import UNSETTLED, Stage
+from replicarouter.exchange import CLIENT_GONE, OK, UNSETTLED, Stage
 from tests.scene import an_exchange
 
 
@@ -25,3 +25,23 @@ def test_exchanges_are_told_apart_by_identity() -> None:
 
     assert one != other
     assert len({one, other}) == 2
+
+
+def test_comments_are_no_word_of_the_engine() -> None:
+    exchange = an_exchange(last_byte_at=5.0)
+    for now in (6.0, 7.0):
+        exchange.note_comment(now)
+        exchange.last_byte_at = now
+        assert exchange.last_word_at == 5.0
+    exchange.last_byte_at = 8.0
+    assert exchange.last_word_at == 8.0
+    exchange.note_comment(9.0)
+    exchange.last_byte_at = 9.0
+    assert exchange.last_word_at == 8.0
+
+
+def test_a_client_that_leaves_ends_only_what_had_no_end_yet() -> None:
+    exchange, ended = an_exchange(), an_exchange(outcome=OK)
+    for one in (exchange, ended):
+        one.left()
+    assert (exchange.outcome, ended.outcome) == (CLIENT_GONE, OK)

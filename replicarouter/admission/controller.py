@@ -133,7 +133,7 @@ class Admission(FleetListener):
         self, lease: Lease, request: InferenceRequest, pool: Pool, *, outcome: str, failed: bool
     ) -> None:
         """End a lease with the outcome of its attempt; `failed` holds it against the replica."""
-        replica, account, last_byte_at = lease.replica, lease.account, lease.exchange.last_byte_at
+        replica, account, last_byte_at = lease.replica, lease.account, lease.exchange.last_word_at
         lease.end()
         if last_byte_at > replica.heard_at:  # noqa: PLR1730 - a call costs more than the comparison
             replica.heard_at = last_byte_at

@@ -60,7 +60,7 @@ class StallJudge:
             if waiting and self._after:
                 self._silences[replica] = Silence(now, steps)
             return Finding.NOTHING
-        heard_at = max([replica.heard_at, *(exchange.last_byte_at for exchange in waiting)])
+        heard_at = max([replica.heard_at, *(exchange.last_word_at for exchange in waiting)])
         if silence.broken_by(steps, heard_at):
             del self._silences[replica]
             return Finding.ALIVE if silence.stalled else Finding.NOTHING
@@ -100,7 +100,7 @@ class StallJudge:
 
 def quiet_since(exchange: Exchange) -> float:
     """When something last happened to a request that was sent."""
-    return max(exchange.sent_at, exchange.last_byte_at)
+    return max(exchange.sent_at, exchange.last_word_at)
 
 
 def from_former_life(exchange: Exchange, replica: Replica) -> bool:

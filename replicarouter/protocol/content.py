@@ -16,6 +16,14 @@ _ANSWER_EVENTS = (b'"response.output_text.delta"', b'"response.function_call_arg
 _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 
 _IN_BAND_ERROR = re.compile(rb'^(?:data:\s*\{\s*"error":\s*[{"]|event:\s*error\s*$)', re.MULTILINE)
+_BUSY_CODE = re.compile(rb'^data:\s*\{\s*"error":\s*\{[^\n]*"code":\s*(?:503|429)\b', re.MULTILINE)
+_ABORTED = re.compile(rb'"finish_reason":\s*"abort"')
+_FINISHED = re.compile(rb'"finish_reason":\s*"')
+_DONE = b"data: [DONE]"
+_COMMENTS = re.compile(rb"(?:(?:[0-9A-Fa-f]++\r\n)?(?::[^\r\n]*+\r?\n)++(?:\r?\n)*+)++")
+
+LONGEST_COMMENT = 64
+"""Bytes of a read that is worth a look whether it holds comments only."""
 
 
 class Usage(NamedTuple):
@@ -74,6 +82,30 @@ def _count(fields: object, *names: str) -> int:
             if isinstance(value, int):
                 return value
     return 0
+
+
+def declines_in_band(tail: bytes) -> bool:
+    """Whether the error that ends an event stream says that the engine had no room: it looks a second time
+    when its 200 is already out."""
+    return _BUSY_CODE.search(tail) is not None
+
+
+def only_comments(data: bytes) -> bool:
+    """Whether a read of an event stream, chunked or not, holds nothing but comments."""
+    return _COMMENTS.fullmatch(data) is not None
+
+
+def says_all(tail: bytes) -> bool:
+    """Whether an event stream's last bytes tell a client that nothing of interest follows."""
+    return _DONE in tail[-64:] or ends_in_error(tail)
+
+
+def gives_up(tail: bytes, *, empty: bool) -> bool:
+    """Whether an event stream ends in order though its engine gave the request up, as vLLM does when it is
+    terminated: with the finish reason `abort`, or, `empty` of any content, with none at all."""
+    if _ABORTED.search(tail) is not None:
+        return True
+    return empty and _DONE in tail and b'"choices":' in tail and _FINISHED.search(tail) is None
 
 
 def ends_in_error(tail: bytes) -> bool:

@@ -184,6 +184,14 @@ class ClientConnection(RequestHandler):
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+                self._write_watch.see_off(self.transport)
+
+    def force_close(self) -> None:
+        """Close, be it idle; what is still in the buffer is written out, as long as the client takes it."""
+        transport = self.transport
+        super().force_close()
+        if transport is not None:
+            self._write_watch.see_off(transport)
 
     async def _next_message(self) -> tuple[Any, StreamReader]:
         if not self._messages:
@@ -357,7 +365,7 @@ class ClientConnection(RequestHandler):
 
     def resume_writing(self) -> None:
         """The client takes bytes again."""
-        self._write_watch.stop()
+        self._write_watch.eased()
         super().resume_writing()
         self.full = False
         if self.on_writable is not None:

@@ -112,6 +112,8 @@ class Attempt:
             relay = errand.caller.relay
             reusable = self._reusable or (relay is not None and relay.reusable)
             self._link.end(reusable=reusable and errand.body.sent)
+            if self._done.done() and not self._done.cancelled():
+                self._done.exception()  # Seen, though an upload has failed in the same turn.
 
     def feed(self, data: bytes) -> None:
         """Collect the head; 1xx heads are of no interest to the client and are skipped."""

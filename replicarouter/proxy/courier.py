@@ -140,6 +140,10 @@ class Courier:
             self._after_failure(error, errand, replica)
         except (asyncio.CancelledError, ClientLeft) as error:
             result = CLIENT_GONE if isinstance(error, ClientLeft) else self._interruption(errand)
+            relay = errand.caller.relay
+            if result == CLIENT_GONE and relay is not None and relay.end_early():
+                result, failed = self._judge(errand, None, replica)
+                exchange.outcome = result
             raise
         finally:
             roads.ledger.attempts.add((replica.name, result))
@@ -158,6 +162,10 @@ class Courier:
             try:
                 return await self._send(errand, lease, fresh=True)
             except StaleConnection:
+                raise error from None
+            except ConnectFailed:
+                # It was no idle connection that ended, but the replica, and it may have begun the request.
+                self._roads.refused(lease.replica)
                 raise error from None
 
     async def _send(self, errand: Errand, lease: Lease, *, fresh: bool) -> Attempt:
@@ -214,10 +222,15 @@ class Courier:
         if refusal is not None:
             return UPSTREAM_ERROR, self._note_refusal(refusal, replica, exchange.leased_at)
         status, health, now = exchange.status, self._roads.health, self.terms.clock()
+        if exchange.in_band_busy:
+            health.busy(replica, now, None)
+            return UPSTREAM_ERROR, False
         if exchange.in_band_error or status >= 500:
             reason = "in_band_error" if exchange.in_band_error else f"http_{status}"
             health.failed(replica, now, reason, leased_at=exchange.leased_at)
             return UPSTREAM_ERROR, True
+        if exchange.given_up:
+            return UPSTREAM_ERROR, False
         if status != 429:
             health.answered(replica, now)
         return (UPSTREAM_ERROR if status >= 400 else OK), False

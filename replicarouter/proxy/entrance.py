@@ -82,15 +82,27 @@ class Entrance:
 
     async def _wait_for_room(self) -> None:
         # Half of what is kept for refusals: enough to tell some clients before the next pause.
-        while self._descriptors.left <= self._descriptors.kept // 2:
+        while self._descriptors.left <= self._descriptors.kept // 2 or not await self._reopen():
             await asyncio.sleep(LOOK)
-        self._servers = [
-            await self._loop.create_server(
-                self._front,
-                sock=port.dup(),
-                backlog=BACKLOG,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._handshake,
-            )
-            for port in self._ports
-        ]
+
+    async def _reopen(self) -> bool:
+        """Accept clients again; False when there is no descriptor left even for that, whoever has them."""
+        opened: list[asyncio.Server] = []
+        try:
+            for port in self._ports:
+                opened += [await self._listen_again(port.dup())]
+        except OSError:
+            for server in opened:
+                server.close()
+            return False
+        self._servers = opened
+        return True
+
+    async def _listen_again(self, port: socket.socket) -> asyncio.Server:
+        return await self._loop.create_server(
+            self._front,
+            sock=port,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._handshake,
+        )

@@ -11,7 +11,7 @@ from multidict import istr
 from replicarouter.admission.owners import Owners
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining, InternalError, MethodNotAllowed, RouterError, TotalTimeout
-from replicarouter.exchange import CLIENT_GONE, OTHER, Exchange
+from replicarouter.exchange import OTHER, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet
 from replicarouter.protocol.answer import LocalAnswer, error_answer
@@ -103,12 +103,12 @@ class Corridor:
         except RouterError as error:
             return self._give_up(request, caller, exchange, error)
         except ClientLeft:
-            exchange.outcome = CLIENT_GONE
+            exchange.left()
             return False
         except asyncio.CancelledError:
             stopped = exchange.interrupted
             if stopped is None or caller.connection.transport is None or caller.task is None:
-                exchange.outcome = CLIENT_GONE
+                exchange.left()
                 raise
             caller.task.uncancel()
             return self._give_up(request, caller, exchange, stopped)

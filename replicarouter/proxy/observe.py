@@ -10,10 +10,15 @@ from replicarouter.cells import Histograms
 from replicarouter.clock import Clock
 from replicarouter.exchange import UPSTREAM_ERROR, Exchange
 from replicarouter.protocol.content import (
+    LONGEST_COMMENT,
     begins_answer,
     begins_reasoning,
+    declines_in_band,
     ends_in_error,
     find_usage,
+    gives_up,
+    only_comments,
+    says_all,
 )
 from replicarouter.protocol.response_id import ResponseIdFinder
 
@@ -76,6 +81,8 @@ class Observer:
             gaps = self._gaps
             gaps.counts[bisect_left(gaps.bounds, gap)] += 1
             gaps.total += gap
+        if size <= LONGEST_COMMENT and self._stream and only_comments(data):
+            exchange.note_comment(now)
         exchange.last_byte_at = now
         if self._seeking:
             self._seek(data, now)
@@ -101,6 +108,10 @@ class Observer:
                 return False
         return not tail or tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
+    def said_all(self) -> bool:
+        """Whether its client has been told that the stream is over."""
+        return self._stream and says_all(b"".join(self._tail)[-LARGE:])
+
     def end(self) -> None:
         """Look once at the last bytes of a whole answer."""
         exchange = self._exchange
@@ -113,6 +124,10 @@ class Observer:
         if self._stream and ends_in_error(tail):
             exchange.outcome = UPSTREAM_ERROR
             exchange.in_band_error = True
+            exchange.in_band_busy = declines_in_band(tail)
+        elif self._stream and gives_up(tail, empty=not exchange.first_content_at):
+            exchange.outcome = UPSTREAM_ERROR
+            exchange.given_up = True
 
     def _seek(self, data: bytes, now: float) -> None:
         """Look for the first content, and after reasoning for the first answer."""

@@ -143,6 +143,13 @@ class Relay:
         """Whether the client gets a chunked body."""
         return self._head.chunked and self._dechunk is None
 
+    def end_early(self) -> bool:
+        """Its client has left: whether it had all there is, as clients that stop at `[DONE]` have."""
+        if not self._observer.said_all():
+            return False
+        self._observer.end()
+        return True
+
     def _finish(self) -> None:
         self._link.protocol.receiver = None
         self._observer.end()

@@ -1,4 +1,4 @@
-"""Watches that a client whose buffer is full takes something in time."""
+"""Watches that a client whose buffer is full, or whose connection is closing, takes something in time."""
 
 import asyncio
 import fcntl
@@ -12,12 +12,13 @@ class WriteWatch:
     """One connection's watch; `limit` is the longest time in seconds for which the client may take nothing,
     0 for no bound."""
 
-    __slots__ = ("_limit", "_timer", "_untaken")
+    __slots__ = ("_closing", "_limit", "_timer", "_untaken")
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._timer: asyncio.TimerHandle | None = None
         self._untaken = 0
+        self._closing = False
 
     def start(self, transport: asyncio.Transport | None) -> None:
         """The buffer is full."""
@@ -26,8 +27,20 @@ class WriteWatch:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._limit, self._overdue, transport)
 
+    def see_off(self, transport: asyncio.Transport) -> None:
+        """The connection closes as soon as its buffer is empty, be it full now or not."""
+        if transport.get_write_buffer_size() and not self._closing:
+            self.stop()
+            self._closing = True
+            self.start(transport)
+
+    def eased(self) -> None:
+        """The buffer is full no longer."""
+        if not self._closing:
+            self.stop()
+
     def stop(self) -> None:
-        """The client takes bytes again, or the connection is closed."""
+        """The connection is closed, or nothing depends on its client any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

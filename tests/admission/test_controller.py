@@ -307,6 +307,18 @@ async def test_a_replica_that_becomes_ready_takes_those_who_wait() -> None:
     assert scene.waiting[1].result().replica is absent
 
 
+async def test_a_replica_that_takes_on_a_model_serves_those_who_wait_for_it() -> None:
+    scene = a_scene("a", "b")
+    other = named(scene.fleet, "b")
+    scene.fleet.list_models(other, [{"id": "m2"}])
+    scene.granted()
+    await scene.queue(1)
+    scene.fleet.list_models(other, [{"id": "m2"}, {"id": "m1"}])
+
+    assert await scene.served() == [1]
+    assert scene.waiting[1].result().replica is other
+
+
 async def test_who_finds_room_on_entering_the_queue_does_not_wait() -> None:
     scene = a_scene("a")
     await scene.queue(1)

@@ -75,16 +75,6 @@ def test_same_engine_counts_as_twice_too(tmp_path: Path) -> None:
     assert found(report({"ok": 1}, {"ok": 1}, replicas=[one])) == {"doubled": 1}
 
 
-@pytest.mark.parametrize(("killed", "doubled"), [(10.04, 0), (12.0, 1), (9.9, 1)])
-def test_kill_just_after_the_start_is_a_reason(tmp_path: Path, killed: float, doubled: int) -> None:
-    one = replica(tmp_path, 1, "10.0 1 started a")
-    one.killed.append(killed)
-    two = replica(tmp_path, 2, "10.1 2 started a")
-    seen = report({"ok": 1}, {"ok": 1}, replicas=[one, two])
-    assert seen.zero["doubled"] == doubled
-    assert seen.facts["run twice after a stale connection"] == 1 - doubled
-
-
 @pytest.mark.parametrize(("step", "sound"), [(0, True), (10_000, True), (80_000, False)])
 def test_growth_is_judged_over_minutes(step: int, sound: bool) -> None:
     samples = [Sample(float(second), 2**26 + second * step, 40) for second in range(300)]

@@ -310,8 +310,11 @@ async def test_trial_is_not_judged_by_a_refusal_of_an_older_request(start_router
     old = [await router.begin(chat(stream=False, user="old")) for _ in range(2)]
     await router.stage(sent=1)
     assert (await ask_in_turn(router, 2))[500] == 1
-    await until(router, failed, "ejected")
-    await until(router, failed, "ready")
+
+    async def on_trial() -> bool:
+        return bool((await row(router, failed))["trial"])
+
+    await eventually(on_trial, "it is back on trial")
     gate.set()
     assert [(await client.answer()).status for client in old] == [200, 200]
     metrics = await router.metrics()

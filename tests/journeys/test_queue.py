@@ -403,9 +403,7 @@ async def test_who_waits_is_served_by_the_replica_that_takes_over_the_model(
 
     await eventually(gone, "the old replica has left")
     async with new:
-        added = await router.admin_send(
-            request("POST", "/admin/replicas", json.dumps(new.settings).encode())
-        )
+        added = await router.admin_send(request("POST", "/admin/replicas", json.dumps(new.settings).encode()))
         assert added.status == 201
         answer = await waiting.answer()
         assert answer.status == 200

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.client import chat, request
 from tests.fakes.message import LAST_CHUNK, chunk
-from tests.fakes.replica import OK, Connection, FakeReplica, Received, held, reply, sized
+from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, held, reply, sized, stall
 from tests.fakes.running import StartRouter
 from tests.fakes.wire import eventually
 
@@ -363,3 +363,67 @@ async def test_attempt_that_was_never_sent_has_no_time_of_connecting(start_route
         client.leave("rst")
     await router.settled()
     assert (await router.metrics()).series("connect_seconds_sum") == []
+
+
+async def test_a_stale_connection_of_a_replica_that_is_gone_is_the_end_of_its_request(
+    start_router: StartRouter,
+) -> None:
+    """It may have read the request before it died: nobody else gets it."""
+    live = FakeReplica()
+
+    async def script(received: Received, connection: Connection) -> None:
+        if b"first" in received.body:
+            await connection.send(OK)
+            return
+        await dying.refuse()
+        connection.wire.reset()
+
+    dying = FakeReplica(script)
+    router = await start_router(dying, live, policy="round-robin", health=STEADY)
+    statuses = [(await router.ask(chat(user="first"))).status for _ in range(2)]
+    assert statuses == [200, 200]
+    answers = [await router.ask(chat(user="second")) for _ in range(2)]
+    assert sorted(answer.status for answer in answers) == [200, 502]
+    assert len([one for one in dying.requests + live.requests if b"second" in one.body]) == 2
+
+
+async def test_a_client_that_leaves_at_done_had_its_whole_answer(start_router: StartRouter) -> None:
+    """The openai client closes its connection at `[DONE]`, before the last chunk."""
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+    last = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+    sent = SSE_HEAD + chunk(last) + chunk(usage) + chunk(b"data: [DONE]\n\n")
+    replica = FakeReplica(stall(sent))
+    router = await start_router(replica, health=STEADY)
+    client = await router.begin(chat())
+    await client.wire.expect(b"[DONE]")
+    client.leave()
+    ledger = await router.settled()
+    assert ledger.finished == {"ok": 1}
+    metrics = await router.metrics()
+    assert metrics.value("tokens_total", kind="completion") == 2
+    assert metrics.value("attempts_total", result="ok") == 1
+    assert metrics.value("client_gone_total") == 0
+    await replica.requests[0].aborted()
+
+
+async def test_a_stream_that_its_engine_gave_up_is_no_success(start_router: StartRouter) -> None:
+    """vLLM ends queued streams like this when it is terminated."""
+    role = b'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+    whole = SSE_HEAD + chunk(role) + chunk(b"data: [DONE]\n\n") + LAST_CHUNK
+    router = await start_router(FakeReplica(reply(whole)), health=STEADY)
+    answer = await router.ask(chat())
+    assert answer.ended == "clean"
+    ledger = await router.settled()
+    assert ledger.finished == {"upstream_error": 1}
+
+
+async def test_busy_inside_a_stream_is_no_failure_of_its_replica(start_router: StartRouter) -> None:
+    busy = b'data: {"error": {"message": "The engine is busy", "code": 503}}\n\n'
+    whole = SSE_HEAD + chunk(busy) + chunk(b"data: [DONE]\n\n") + LAST_CHUNK
+    replicas = [FakeReplica(reply(whole)) for _ in range(2)]
+    router = await start_router(*replicas, health=STEADY, eject={"consecutive_failures": 1})
+    for _ in range(6):
+        assert (await router.ask(chat())).ended == "clean"
+    ledger = await router.settled()
+    assert ledger.finished == {"upstream_error": 6}
+    assert (await router.metrics()).value("ejections_total") == 0

@@ -305,7 +305,9 @@ async def test_dying_replica_takes_only_its_own_streams(start_router: StartRoute
 async def test_request_whose_body_was_let_go_is_not_sent_again(start_router: StartRouter) -> None:
     """Not even where the operator wants it: the other replica would wait for a body that never comes."""
     broken, well = FakeReplica(reply(SSE_HEAD + b"no chunk\r\n")), FakeReplica()
-    router = await start_router(broken, well, policy="round-robin", health=SLOW_HEALTH, retry={"resend": True})
+    router = await start_router(
+        broken, well, policy="round-robin", health=SLOW_HEALTH, retry={"resend": True}
+    )
     answers = [await router.ask(chat()) for _ in range(2)]
     assert sorted(answer.status for answer in answers) == [200, 502]
     assert len(well.requests) == len(well.complete) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest_asyncio
 
 from tests.fakes.client import chat
-from tests.fakes.message import LAST_CHUNK
+from tests.fakes.message import LAST_CHUNK, chunk
 from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, silence
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.states import probed, row, until
@@ -241,3 +241,21 @@ async def step_on(replica: FakeReplica) -> None:
     for step in range(1_000_000):
         replica.probes.gauges = {STEPS: float(step)}
         await probed(replica, 1)
+
+
+async def test_comments_of_a_server_do_not_hide_its_frozen_engine(start_router: StartRouter) -> None:
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        while True:
+            await connection.send(chunk(b": keep-alive\n\n"))
+            await asyncio.sleep(0.02)
+
+    frozen = FakeReplica(script)
+    freeze(frozen)
+    router = await start_router(frozen, health=STALLS)
+    client = await router.begin(chat())
+    got = await client.wire.read_to_end(15)
+    assert b'"code":"idle_timeout"' in got.replace(b" ", b"")
+    metrics = await router.metrics()
+    assert metrics.value("ejections_total", reason="stalled") == 1
+    assert metrics.value("requests_total", outcome="idle_timeout") == 1

@@ -1,11 +1,12 @@
 """Uploads pass through while they arrive: as sent, no faster than the replica reads, never cut unnoticed."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
-from tests.fakes.client import chat, request
+from tests.fakes.client import AbruptClient, chat, request
 from tests.fakes.message import LAST_CHUNK, chunk, read_body
 from tests.fakes.replica import (
     FOR_EVER,
@@ -573,16 +574,40 @@ async def test_refusal_that_comes_slowly_during_an_upload_is_no_missing_answer(
 ) -> None:
     gate = asyncio.Event()
     refusal = sized(b'{"error":"broken"}', status="503 Unavailable")
-    replica = FakeReplica(held(refusal[:-1], gate, refusal[-1:]), read_bodies=False)
+
+    async def script(received: Received, connection: Connection) -> None:
+        await connection.send(refusal[:-1])
+        await read_body(connection.wire, received.head, response=False, deadline=FOR_EVER)
+        await gate.wait()
+        await connection.send(refusal[-1:])
+
+    replica = FakeReplica(script, read_bodies=False)
     router = await start_router(replica, timeouts={"response_head": 0.3})
     first, rest = split(upload(form(size=10_000, model_first=True)), 5_000)
     client = await router.begin(first)
-    (received,) = await eventually(lambda: replica.requests, "the replica has begun")
+    await begun(replica)
     await client.send(rest)
     head = await client.head()
     gate.set()
     assert head.status == 503
     assert (await client.body(head)).ended == "clean"
+
+
+async def test_client_may_leave_in_the_very_turn_in_which_its_upload_is_refused(
+    start_router: StartRouter,
+) -> None:
+    """Nothing is left of the refusal that somebody would have to log."""
+    replicas = [an_early_reader() for _ in range(2)]
+    router = await start_router(*replicas)
+    begin, _ = split(upload(form(size=10_000, model_first=True)), 5_000)
+    client = AbruptClient(router.port, begin)
+    (received,) = await eventually(lambda: [*replicas[0].requests, *replicas[1].requests], "one has it")
+    received.connection.wire.send_at_once(sized(b"busy", status="503 Busy"))
+    client.leave("rst")
+    ledger = await router.settled()
+    assert ledger.finished == {"client_gone": 1}
+    assert len(replicas[0].requests) + len(replicas[1].requests) == 1
+    gc.collect()
 
 
 async def test_client_that_leaves_while_its_upload_is_queued_is_noticed(start_router: StartRouter) -> None:

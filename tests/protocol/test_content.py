@@ -8,8 +8,12 @@ from replicarouter.protocol.content import (
     Usage,
     begins_answer,
     begins_reasoning,
+    declines_in_band,
     ends_in_error,
     find_usage,
+    gives_up,
+    only_comments,
+    says_all,
 )
 
 Recorded = Callable[[str], tuple[bytes, bytes]]
@@ -191,3 +195,86 @@ def test_other_ends_are_no_errors(tail: bytes) -> None:
 def test_recorded_streams_end_without_an_error(recorded: Recorded, name: str) -> None:
     _, body = recorded(name)
     assert not ends_in_error(body)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b": keep-alive\n\n",
+        b": a\r\n\r\n",
+        b": a\n: b\n\n",
+        b"e\r\n: keep-alive\n\n\r\n",
+        b":\n",
+        b"6\r\n: a\n\n\r\n" * 2,
+    ],
+)
+def test_reads_of_comments_alone_are_known(data: bytes) -> None:
+    assert only_comments(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"data: 1\n\n",
+        b": a\n\ndata: 1\n\n",
+        b"data: 1\n\n: a\n\n",
+        b"",
+        b"\n\n",
+        b"0\r\n\r\n",
+        b": no line end",
+    ],
+)
+def test_reads_with_anything_else_are_not(data: bytes) -> None:
+    assert not only_comments(data)
+
+
+def test_many_comments_are_told_in_no_time() -> None:
+    assert not only_comments(b":\n" * 32 + b"x")
+
+
+@pytest.mark.parametrize("code", [503, 429])
+def test_an_engine_that_had_no_room_after_all_is_busy(code: int) -> None:
+    tail = b'data: {"error": {"message": "busy", "code": %d}}\n\ndata: [DONE]\n\n' % code
+    assert ends_in_error(tail)
+    assert declines_in_band(tail)
+
+
+def test_other_errors_in_band_are_no_sign_of_being_busy() -> None:
+    assert not declines_in_band(b'data: {"error": {"message": "503", "code": 500}}\n\ndata: [DONE]\n\n')
+
+
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+STOPPED = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+ABORTED = b'data: {"choices":[{"delta":{},"finish_reason": "abort"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "empty", "given_up"),
+    [
+        (ROLE + DONE, True, True),
+        (ABORTED + DONE, False, True),
+        (ABORTED + DONE, True, True),
+        (ROLE + STOPPED + DONE, True, False),
+        (STOPPED + DONE, False, False),
+        (ROLE, True, False),
+        (DONE, True, False),
+        (b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":null}]}\n\n' + DONE, False, False),
+    ],
+)
+def test_streams_that_their_engine_gave_up_are_known(tail: bytes, empty: bool, given_up: bool) -> None:
+    assert gives_up(tail, empty=empty) is given_up
+
+
+@pytest.mark.parametrize(
+    ("tail", "all_said"),
+    [
+        (STOPPED + DONE, True),
+        (b"e\r\n" + DONE + b"\r\n0\r\n\r\n", True),
+        (b'data: {"error": {"message": "x"}}\n\n', True),
+        (STOPPED, False),
+        (DONE + b"x" * 64, False),
+    ],
+)
+def test_a_client_has_been_told_all_at_done_or_at_an_error(tail: bytes, all_said: bool) -> None:
+    assert says_all(tail) is all_said

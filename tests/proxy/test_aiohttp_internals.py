@@ -404,6 +404,31 @@ async def test_a_client_that_takes_nothing_is_closed(start_front: StartFront) ->
     await eventually(lambda: front.cancelled == 1, "its request is given up")
 
 
+@pytest.mark.parametrize("keep_alive", [False, True])
+async def test_a_closing_connection_does_not_wait_for_a_client_that_takes_nothing(
+    start_front: StartFront, keep_alive: bool
+) -> None:
+    left: list[int] = []
+
+    async def almost_fill(request: InboundRequest) -> bool:
+        transport = request.client.transport
+        assert transport is not None
+        while transport.get_write_buffer_size() < 16384:
+            transport.write(bytes(16384))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        assert not request.client.full
+        left.append(transport.get_write_buffer_size())
+        return keep_alive
+
+    front = await start_front(almost_fill, write_timeout=0.1, keepalive_timeout=0.1)
+    client = await front.connect(receive_buffer=4096)
+    client.wire.pause()
+    await client.send(GET)
+    await eventually(lambda: left, "it is answered")
+    await eventually(lambda: not front.connections, "the connection is closed")
+
+
 async def test_a_client_that_takes_something_in_time_goes_on(start_front: StartFront) -> None:
     front = await start_front(hang, write_timeout=0.3)
     loop = asyncio.get_running_loop()

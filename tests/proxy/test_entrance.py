@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
@@ -23,10 +24,15 @@ class Scene:
     def __init__(self, handler: Handler, most: int) -> None:
         self.front = FrontServer(handler, lambda *_: None, head_timeout=5, write_timeout=5, options={})
         self.outside = 0
+        self.looks = 0
         descriptors = Descriptors(most)
-        descriptors.count(lambda: self.outside)
+        descriptors.count(self._look)
         self.entrance = Entrance(self.front, descriptors)
         self.clients: list[Client] = []
+
+    def _look(self) -> int:
+        self.looks += 1
+        return self.outside
 
     async def connect(self) -> Client:
         self.clients.append(await Client.connect(self.entrance.port))
@@ -40,6 +46,17 @@ async def at_once(one: InboundRequest) -> bool:
 async def hang(_: InboundRequest) -> bool:
     await asyncio.Event().wait()
     return False
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Whatever opens one fails, but nothing that is open is closed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager
@@ -92,6 +109,19 @@ async def test_descriptors_of_others_count(caplog: pytest.LogCaptureFixture) -> 
             scene.outside = 0
             await eventually(lambda: scene.front.in_use == 5, "all are let in")
     assert [record.message for record in caplog.records] == ["out of descriptors, clients wait"]
+
+
+async def test_a_port_opens_again_although_there_was_no_descriptor_for_it() -> None:
+    async with a_scene(most=20) as scene:
+        scene.outside = 19
+        first, second = await scene.connect(), await scene.connect()
+        await eventually(lambda: scene.front.in_use == 1, "it is full")
+        with no_descriptor_left():
+            looks = scene.looks
+            scene.outside = 0
+            await eventually(lambda: scene.looks > looks + 3, "it tries again and again")
+        assert (await first.ask(GET)).status == 200
+        assert (await second.ask(GET)).status == 200
 
 
 async def test_a_full_port_can_be_closed() -> None:

@@ -247,12 +247,23 @@ async def test_what_was_dropped_is_not_kept_again(begin: Begin) -> None:
 
 
 async def test_the_end_of_one_attempt_does_not_stop_the_next(begin: Begin) -> None:
-    stage = await begin(declared(10, b"01234"))
-    pumping = asyncio.ensure_future(stage.pump())
-    await eventually(lambda: stage.arrived() == b"01234", "the first half is there")
-    await stage.client.send(b"56789")
+    stage = await begin(declared(5, b"01234"))
+    first, second = [await stage.upstream.open(stage.view, an_exchange(), fresh=True) for _ in range(2)]
+    stage.links += [first, second]
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def twice() -> None:
+        await stage.upload.pump(first, ended)
+        await stage.upload.pump(second, stage.done)
+
+    first.protocol.pause_writing()
+    second.protocol.pause_writing()
+    pumping = asyncio.ensure_future(twice())
+    await eventually(lambda: first.protocol.on_writable, "the first waits for its replica")
+    # In one turn: its body is out, and its attempt is over.
+    first.protocol.resume_writing()
+    ended.set_result(None)
+    await eventually(lambda: second.protocol.on_writable, "the second waits for its replica")
+    second.protocol.resume_writing()
     await pumping
-    # It ends behind its body, and in that turn the next one has begun to wait for its replica.
-    ended, stage.done = stage.done, asyncio.get_running_loop().create_future()
-    again = await begin(declared(10, b"01234"))
-    assert ended is not again
+    assert stage.upload.sent
