@@ -46,12 +46,13 @@ def understand(
         if must_read:
             raise UnsupportedEncoding(NEEDS_PLAIN)
         return InferenceRequest(endpoint, None)
+    if not must_read and (endpoint.added or kind is Body.FORM):
+        # As when it comes too slowly to be looked at before it goes on.
+        return InferenceRequest(endpoint, None)
     if kind is Body.FORM:
         field = ModelField()
         field.feed(body)
         return InferenceRequest(endpoint, field.model, model_at=field.span)
-    if endpoint.added and not must_read:
-        return InferenceRequest(endpoint, None)
     if kind is Body.OPTIONAL and not body:
         return InferenceRequest(endpoint, None)
     fields = _json(body)

@@ -318,7 +318,8 @@ async def test_client_that_leaves_in_a_running_answer_is_not_counted_as_served(
     start_router: StartRouter, reads: int
 ) -> None:
     gate = asyncio.Event()
-    replica = FakeReplica(held(SHORT_STREAM[:-5], gate, SHORT_STREAM[-5:]))
+    told, end = SHORT_STREAM.split(event("[DONE]"))
+    replica = FakeReplica(held(told, gate, event("[DONE]") + end))
     router = await start_router(replica)
     client = await router.begin(chat())
     await client.wire.read_exactly(reads)
