@@ -186,9 +186,7 @@ class Router:
         self.metrics.policy = settings.policy
         self._aliases.clear()
         self._aliases.update(settings.aliases)
-        self.reception.door = reception.door
-        self.reception.cors = reception.cors
-        self.reception.priority = reception.priority
+        self.reception.replace(reception.door, reception.cors, reception.priority)
         assert self._upstream is not None
         assert self._admission is not None
         assert self._courier is not None

@@ -47,6 +47,11 @@ class Door:
         """Whether a key is needed. The caller's credentials are then ours, and stop here."""
         return bool(self._keys)
 
+    @property
+    def open_to_all(self) -> bool:
+        """Whether everybody may come in, and is who his connection says he is."""
+        return not self._keys and not self._proxies
+
     def replace(self, keys: Iterable[NamedKey]) -> None:
         """Accept these keys from now on; requests that are in already stay in."""
         self._keys = tuple((_digest(key.secret.get_secret_value()), key.name) for key in keys)

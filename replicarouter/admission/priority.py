@@ -22,6 +22,10 @@ class Priority:
             self._ranks.setdefault(value, len(self._ranks))
         self.last = len(self._ranks)
 
+    def __bool__(self) -> bool:
+        """Whether there is such a field."""
+        return bool(self._name)
+
     def rank(self, headers: Mapping[str, str], key_name: str | None) -> int:
         """The rank of a request with these fields from a caller whose key has this name, None for none.
 

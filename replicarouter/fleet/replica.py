@@ -188,7 +188,13 @@ class Replica:
         A slow start makes what a replica has weigh more, not what it is about to get: where nobody has
         anything, a newcomer is as good as the others.
         """
-        return self.load(now) / self.share(now) + 1 / self.weight
+        # The usual case is written out: every request asks this of every candidate.
+        load: float = self.cells[self.row + OUTSTANDING]
+        if self.foreign or self.failures:
+            load = self.load(now)
+        if now >= self._full_at:
+            return (load + 1) / self.weight
+        return load / self.share(now) + 1 / self.weight
 
     def _forget_failures(self, now: float) -> None:
         while self.failures and self.failures[0] <= now - PENALTY:

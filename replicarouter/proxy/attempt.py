@@ -20,7 +20,7 @@ from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.refusal import REFUSING, Refusal
 from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
 from replicarouter.protocol.upgrade import switches, switching_head
-from replicarouter.proxy.errand import Declined, Errand, MayDecline
+from replicarouter.proxy.errand import Declined, Errand, Learn, MayDecline
 from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import Observer, StoredResponseObserver, Timings
 from replicarouter.proxy.relay import ClientLeft, Relay
@@ -235,7 +235,11 @@ class Attempt:
             if head.status >= REFUSED:
                 errand.body.stop()
         self._lease.move(Stage.STREAMING)
-        observer = self._observer(head)
+        if errand.learn is None:
+            stream = head.event_stream and not head.encoded
+            observer = Observer(exchange, terms.clock, terms.timings, stream=stream)
+        else:
+            observer = self._learning_observer(head, errand.learn)
         try:
             relay = Relay(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
@@ -269,13 +273,14 @@ class Attempt:
             switching_head(head, receipts(exchange, expose_replica=terms.expose_replica)), rest
         )
 
-    def _observer(self, head: ResponseHead) -> Observer:
-        errand, terms = self._errand, self._terms
+    def _learning_observer(self, head: ResponseHead, learn: Learn) -> Observer:
+        """One that also looks for the id of a stored response, where there is one."""
+        exchange, terms = self._errand.exchange, self._terms
         stream = head.event_stream and not head.encoded
-        if errand.learn is None or head.status != OK or head.encoded:
-            return Observer(errand.exchange, terms.clock, terms.timings, stream=stream)
-        learn = partial(errand.learn, replica=self._lease.replica)
-        return StoredResponseObserver(errand.exchange, terms.clock, terms.timings, stream=stream, learn=learn)
+        if head.status != OK or head.encoded:
+            return Observer(exchange, terms.clock, terms.timings, stream=stream)
+        told = partial(learn, replica=self._lease.replica)
+        return StoredResponseObserver(exchange, terms.clock, terms.timings, stream=stream, learn=told)
 
     def _client_head(self, head: ResponseHead) -> bytes:
         exchange, caller = self._errand.exchange, self._errand.caller

@@ -1,7 +1,6 @@
 """The client's side of one exchange."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replicarouter.errors import RouterError
@@ -12,24 +11,30 @@ if TYPE_CHECKING:
     from replicarouter.proxy.tunnel import Tunnel
 
 
-@dataclass(slots=True, eq=False)
 class Caller:
     """Who gets the answer: its connection, whether it speaks HTTP/1.1, whether the connection stays
     open afterwards, the relay once an answer is on its way or the tunnel once it has become a session,
-    and the task that serves the request."""
+    and the task that serves the request. What most callers never change is kept on the class.
 
-    connection: ClientConnection
-    modern: bool
-    keep_alive: bool
+    `name` is whose request it is, `priority` 0 the most urgent. `forwards`: what it says of other
+    addresses goes on to the replica. `keys_stop_here`: its credentials are for this router. `cors`: field
+    lines for its browser. `refusal`: why it may not come in.
+    """
+
     relay: "Relay | None" = None
     tunnel: "Tunnel | None" = None
     task: "asyncio.Task[None] | None" = None
-    name: str = ""
-    priority: int = 0
-    forwards: bool = True
-    keys_stop_here: bool = False
-    cors: bytes = b""
+    name = ""
+    priority = 0
+    forwards = True
+    keys_stop_here = False
+    cors = b""
     refusal: RouterError | None = None
+
+    def __init__(self, connection: ClientConnection, modern: bool, keep_alive: bool) -> None:
+        self.connection = connection
+        self.modern = modern
+        self.keep_alive = keep_alive
 
     @property
     def committed(self) -> bool:

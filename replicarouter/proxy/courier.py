@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from aiohttp import hdrs
@@ -20,7 +21,7 @@ from replicarouter.errors import (
     StaleConnection,
     TotalTimeout,
 )
-from replicarouter.exchange import CLIENT_GONE, OK, UPSTREAM_ERROR, Stage
+from replicarouter.exchange import CLIENT_GONE, OK, UNSETTLED, UPSTREAM_ERROR, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.headers import crossing_fields, request_head, response_head
@@ -72,11 +73,23 @@ class Courier:
 
     async def deliver(self, errand: Errand) -> None:
         """Attempt after attempt; ends with the client's answer written, or raises the last error."""
-        self.budget.note_request(errand.exchange.received_at)
+        admission, exchange = self._roads.admission, errand.exchange
+        self.budget.note_request(exchange.received_at)
         if errand.body.streams:
             errand.body.watch_client()
         while True:
-            lease = await self._lease(errand)
+            lease = None
+            try:
+                lease = admission.grant(errand.inference, errand.pool, exchange, errand.tried, errand.only)
+                if lease is None and not _busy(errand):
+                    lease = await admission.wait(
+                        errand.inference, errand.pool, exchange, errand.tried, errand.only
+                    )
+            except (NoReplica, QueueFull, QueueTimeout) as error:
+                if errand.declined is None:
+                    if errand.failure is not None and isinstance(error, NoReplica):
+                        raise errand.failure from None
+                    raise
             if lease is None:
                 self._pass_on(errand)
                 return
@@ -92,26 +105,7 @@ class Courier:
                 # Since it was declined, more of an upload has come than is kept.
                 self._pass_on(errand)
                 return
-            errand.tried.append(lease.replica)
-
-    async def _lease(self, errand: Errand) -> Lease | None:
-        """A lease for the next attempt; None when an engine's refusal is the last word."""
-        admission, declined = self._roads.admission, errand.declined
-        order = errand.inference, errand.pool, errand.exchange, errand.tried, errand.only
-        try:
-            lease = admission.grant(*order)
-            if lease is None:
-                if declined is not None and declined.refusal.meaning is Meaning.BUSY:
-                    # All others are full: to wait for them would only hide that the fleet is busy.
-                    return None
-                lease = await admission.wait(*order)
-        except (NoReplica, QueueFull, QueueTimeout) as error:
-            if declined is not None:
-                return None
-            if errand.failure is not None and isinstance(error, NoReplica):
-                raise errand.failure from None
-            raise
-        return lease
+            errand.tried = (*errand.tried, lease.replica)
 
     async def _try(self, errand: Errand, lease: Lease) -> bool:
         """One attempt at one replica; True when the client has its answer."""
@@ -123,7 +117,11 @@ class Courier:
         failed = False
         try:
             attempt = await self._carry(errand, lease)
-            result, failed = self._judge(errand, attempt.refusal, replica)
+            if exchange.status < 400 and exchange.outcome == UNSETTLED:
+                result = OK
+                roads.health.answered(replica, exchange.last_byte_at)
+            else:
+                result, failed = self._judge(errand, attempt.refusal, replica)
             exchange.outcome = result
             return True
         except Declined as declined:
@@ -152,32 +150,33 @@ class Courier:
 
     async def _carry(self, errand: Errand, lease: Lease) -> Attempt:
         """Open, send, relay; once more over a new connection if the pooled one had gone stale."""
-        try:
-            return await self._send(errand, lease, fresh=False)
-        except StaleConnection as error:
-            if not errand.body.replayable or not self.budget.take(self.terms.clock()):
-                raise
+        upstream, exchange, replica = self._roads.upstream, errand.exchange, lease.replica
+        may_decline = partial(self._elsewhere, errand, replica)
+        stale: StaleConnection | None = None
+        while True:
+            exchange.attempts += 1
+            head = self._request_head(errand, replica)
+            try:
+                link = upstream.take(replica) if stale is None else None
+                if link is None:
+                    link = await upstream.open(replica, exchange, fresh=stale is not None)
+                attempt = Attempt(link, lease, errand, self.terms, may_decline)
+                await attempt.run(head)
+                return attempt
+            except StaleConnection as error:
+                if stale is not None or not errand.body.replayable:
+                    raise (stale or error) from None
+                if not self.budget.take(self.terms.clock()):
+                    raise
+                stale = error
+            except ConnectFailed:
+                if stale is None:
+                    raise
+                # It was no idle connection that ended, but the replica, and it may have begun the request.
+                self._roads.refused(replica)
+                raise stale from None
             self._roads.ledger.retries.add(("stale_connection",))
             lease.move(Stage.CONNECTING)
-            try:
-                return await self._send(errand, lease, fresh=True)
-            except StaleConnection:
-                raise error from None
-            except ConnectFailed:
-                # It was no idle connection that ended, but the replica, and it may have begun the request.
-                self._roads.refused(lease.replica)
-                raise error from None
-
-    async def _send(self, errand: Errand, lease: Lease, *, fresh: bool) -> Attempt:
-        exchange = errand.exchange
-        exchange.attempts += 1
-        head = self._request_head(errand, lease.replica)
-        link = await self._roads.upstream.open(lease.replica, exchange, fresh=fresh)
-        attempt = Attempt(
-            link, lease, errand, self.terms, may_decline=lambda: self._elsewhere(errand, lease.replica)
-        )
-        await attempt.run(head)
-        return attempt
 
     def _elsewhere(self, errand: Errand, replica: Replica) -> bool:
         """Whether another replica is to have a request that `replica` refused."""
@@ -286,3 +285,9 @@ class Courier:
             request_id=request_id,
             body_length=errand.body.length,
         )
+
+
+def _busy(errand: Errand) -> bool:
+    """Whether a replica has said that it is busy: to wait for the others, which are full, would only hide
+    that the fleet is."""
+    return errand.declined is not None and errand.declined.refusal.meaning is Meaning.BUSY

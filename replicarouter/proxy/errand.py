@@ -1,7 +1,7 @@
 """One request, understood and ready to go to any replica of its pool."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from replicarouter.errors import RouterError
@@ -27,30 +27,39 @@ class Learn(Protocol):
         """`replica` holds this response."""
 
 
-@dataclass(slots=True, eq=False)
 class Errand:
-    """What goes where, and for whom.
+    """What goes where, and for whom. What most errands never change is kept on the class.
 
     `target` is what to ask for where it is not what the client has written. `only` this replica will do,
-    if it is given; `learn` is told of a stored response; `upgrade` asks for a
-    WebSocket session. `tried` are the replicas that had it; `failure` and `declined` what the last of them
-    made of it, `retry_reason` which of both it was.
+    if it is given; `learn` is told of a stored response; `upgrade` asks for a WebSocket session. `tried`
+    are the replicas that had it; `failure` and `declined` what the last of them made of it,
+    `retry_reason` which of both it was.
     """
 
-    inference: InferenceRequest
-    pool: Pool
-    message: RequestHead
-    body: Body | Upload
-    caller: Caller
-    exchange: Exchange
-    target: str = ""
+    target = ""
     only: Replica | None = None
     learn: Learn | None = None
-    upgrade: bool = False
-    tried: list[Replica] = field(default_factory=list)
+    upgrade = False
+    tried: tuple[Replica, ...] = ()
     failure: RouterError | None = None
     declined: "DeclinedAnswer | None" = None
-    retry_reason: str = ""
+    retry_reason = ""
+
+    def __init__(
+        self,
+        inference: InferenceRequest,
+        pool: Pool,
+        message: RequestHead,
+        body: Body | Upload,
+        caller: Caller,
+        exchange: Exchange,
+    ) -> None:
+        self.inference = inference
+        self.pool = pool
+        self.message = message
+        self.body = body
+        self.caller = caller
+        self.exchange = exchange
 
 
 @dataclass(frozen=True, slots=True)

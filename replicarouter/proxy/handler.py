@@ -13,7 +13,8 @@ from replicarouter.clock import Clock
 from replicarouter.errors import Draining, InternalError, MethodNotAllowed, RouterError, TotalTimeout
 from replicarouter.exchange import OTHER, Exchange
 from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.registry import Fleet, Pool
+from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.protocol.endpoints import Body as BodyKind
 from replicarouter.protocol.endpoints import Endpoint, Endpoints, body_kind
@@ -84,11 +85,16 @@ class Corridor:
         path, _, query = message.path.partition("?")
         caller = Caller(request.client, request.modern, request.modern and not message.should_close)
         rooms = self._rooms
-        caller.refusal = rooms.reception.welcome(message, path, caller)
+        plain = rooms.reception.plain
+        if plain:
+            caller.name = caller.connection.peer
+        else:
+            caller.refusal = rooms.reception.welcome(message, path, caller)
         endpoint = rooms.endpoints.find(path)
-        local = self._local_answer(caller, message, path, query, endpoint)
-        if local is not None:
-            return self._answer_locally(request, caller, local)
+        if endpoint is None or endpoint.added or not plain:
+            local = self._local_answer(caller, message, path, query, endpoint)
+            if local is not None:
+                return self._answer_locally(request, caller, local)
         label = OTHER if endpoint is None else endpoint.label
         exchange = rooms.register.open(message.method, path, label, message.headers.get(REQUEST_ID))
         exchange.caller, exchange.priority = caller.name, caller.priority
@@ -184,9 +190,7 @@ class Corridor:
             raise caller.refusal
         kind = body_kind(endpoint, message.method)
         assert endpoint is not None
-        if self.draining:
-            caller.keep_alive = False
-            raise Draining("The router is shutting down; send the request again.")
+        self._check_open(caller)
         memory = self._rooms.intake.memory
         body: Body | Upload | None = arrived_body(request, most=self.limits.body_bytes, memory=memory)
         upgrade = kind is BodyKind.SESSION
@@ -210,34 +214,38 @@ class Corridor:
             exchange.received_at = self._clock()
             if inference.model is not None:
                 exchange.model = OTHER
-            target = resolve(rooms.aliases, inference, kind, body, message.path)
-            errand = self._make_errand(inference, message, body, caller, exchange)
-            errand.target, errand.upgrade = target, upgrade
+            target = ""
+            if rooms.aliases:
+                target = resolve(rooms.aliases, inference, kind, body, message.path)
+            stored = endpoint.label.startswith(RESPONSES)
+            owner = None
+            if stored:
+                pool, owner = self._find_owner(inference, exchange)
+            else:
+                pool = rooms.fleet.pool_for(inference.model)
+            exchange.model = pool.model
+            errand = Errand(inference, pool, message, body, caller, exchange)
+            if stored or target or upgrade:
+                errand.target, errand.only, errand.upgrade = target, owner, upgrade
+                errand.learn = rooms.owners.learn if endpoint.label == RESPONSES else None
             await rooms.courier.deliver(errand)
         finally:
             if body is not None:
                 body.drop()
 
-    def _make_errand(
-        self,
-        inference: InferenceRequest,
-        message: RequestHead,
-        body: Body | Upload,
-        caller: Caller,
-        exchange: Exchange,
-    ) -> Errand:
-        """Find the pool, and the one replica that will do where a stored response is built upon."""
-        fleet, owners = self._rooms.fleet, self._rooms.owners
+    def _check_open(self, caller: Caller) -> None:
+        """Raises `Draining` when no new requests are served any more."""
+        if self.draining:
+            caller.keep_alive = False
+            raise Draining("The router is shutting down; send the request again.")
+
+    def _find_owner(self, inference: InferenceRequest, exchange: Exchange) -> tuple[Pool, Replica | None]:
+        """The pool, and the one replica that will do where a stored response is built upon."""
+        fleet = self._rooms.fleet
         response_id = inference.response_id or named_in_path(exchange.path)
         if response_id is None:
-            pool, owner = fleet.pool_for(inference.model), None
-        else:
-            pool, owner = owners.destination(fleet, response_id, inference.model)
-        exchange.model = pool.model
-        errand = Errand(inference, pool, message, body, caller, exchange, only=owner)
-        if exchange.endpoint == RESPONSES:
-            errand.learn = owners.learn
-        return errand
+            return fleet.pool_for(inference.model), None
+        return self._rooms.owners.destination(fleet, response_id, inference.model)
 
     async def _receive(
         self, request: InboundRequest, asked: Asked, exchange: Exchange

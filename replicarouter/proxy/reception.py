@@ -1,7 +1,5 @@
 """Where callers come in: who each is, whether he may enter, how urgent he is, what his browser is told."""
 
-from dataclasses import dataclass
-
 from multidict import istr
 
 from replicarouter.access.cors import Cors
@@ -15,13 +13,21 @@ from replicarouter.proxy.caller import Caller
 _ORIGIN = istr("Origin")
 
 
-@dataclass(slots=True)
 class Reception:
-    """Knows the door and its rules; each may be replaced at any time."""
+    """Knows the door and its rules; they may be replaced at any time.
 
-    door: Door
-    cors: Cors
-    priority: Priority
+    `plain`: everybody may come in, is called by his address, and has nothing to be told.
+    """
+
+    def __init__(self, door: Door, cors: Cors, priority: Priority) -> None:
+        self.replace(door, cors, priority)
+
+    def replace(self, door: Door, cors: Cors, priority: Priority) -> None:
+        """Go on by other rules; who is in stays in."""
+        self.door = door
+        self.cors = cors
+        self.priority = priority
+        self.plain = door.open_to_all and not cors and not priority
 
     def welcome(self, message: RequestHead, path: str, caller: Caller) -> InvalidApiKey | None:
         """Note who the caller is; the refusal if he may not come in to `path`."""

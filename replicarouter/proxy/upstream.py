@@ -115,6 +115,17 @@ class Upstream(FleetListener):
             address = self._addresses[replica] = self._make_address(replica)
         return address
 
+    def take(self, replica: Replica) -> Link | None:
+        """A connection to `replica` if one is idle in the pool and there is a slot for it now."""
+        row = replica.row
+        if not self._slots.take_now(row):
+            return None
+        connection = self._connector.take_idle(self.address(replica).key)
+        if connection is None:
+            self._slots.give_back(row)
+            return None
+        return Link(connection, self._ledger.connections_of(row), row, self._slots)
+
     async def open(self, replica: Replica, exchange: Exchange, *, fresh: bool = False) -> Link:
         """A connection to `replica`, from the pool if one is idle and a `fresh` one is not asked for.
 

@@ -99,7 +99,7 @@ async def test_refused_connections_are_retried_elsewhere(start_router: StartRout
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_refusing_replica_is_set_aside_and_comes_back(start_router: StartRouter, policy: str) -> None:
     down, live = FakeReplica(), FakeReplica()
-    router = await start_router(down, live, policy=policy)
+    router = await start_router(down, live, policy=policy, health={"slow_start": 0})
     await down.refuse()
 
     async def state() -> bool:
