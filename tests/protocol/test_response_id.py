@@ -5,7 +5,10 @@ import pytest
 from replicarouter.protocol.response_id import MOST_SEARCHED, ResponseIdFinder, named_in_path
 
 WHOLE = b'{"id":"resp_a1b2","object":"response","output":[{"id":"msg_9"}]}'
-STREAM = b'event: response.created\ndata: {"response":{"id": "resp_a1b2","created_at":1},"type":"response.created"}\n\n'
+STREAM = (
+    b"event: response.created\n"
+    b'data: {"response":{"id": "resp_a1b2","created_at":1},"type":"response.created"}\n\n'
+)
 
 
 @pytest.mark.parametrize("answer", [WHOLE, STREAM, b'{ "object": "response", "id" : "resp_a1b2" }'])
