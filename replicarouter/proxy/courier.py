@@ -73,39 +73,46 @@ class Courier:
 
     async def deliver(self, errand: Errand) -> None:
         """Attempt after attempt; ends with the client's answer written, or raises the last error."""
-        admission, exchange = self._roads.admission, errand.exchange
-        self.budget.note_request(exchange.received_at)
+        self.budget.note_request(errand.exchange.received_at)
         if errand.body.streams:
             errand.body.watch_client()
         while True:
-            lease = None
-            try:
-                lease = admission.grant(errand.inference, errand.pool, exchange, errand.tried, errand.only)
-                if lease is None and not _busy(errand):
-                    lease = await admission.wait(
-                        errand.inference, errand.pool, exchange, errand.tried, errand.only
-                    )
-            except (NoReplica, QueueFull, QueueTimeout) as error:
-                if errand.declined is None:
-                    if errand.failure is not None and isinstance(error, NoReplica):
-                        raise errand.failure from None
-                    raise
+            lease = self._grant(errand) or await self._wait(errand)
             if lease is None:
                 self._pass_on(errand)
                 return
-            try:
-                if await self._try(errand, lease):
-                    return
-            except ConnectFailed:
-                if errand.declined is None:
-                    raise
-                self._pass_on(errand)
-                return
-            if errand.declined is not None and not errand.body.replayable:
-                # Since it was declined, more of an upload has come than is kept.
-                self._pass_on(errand)
+            if await self._try(errand, lease):
                 return
             errand.tried = (*errand.tried, lease.replica)
+
+    def _grant(self, errand: Errand) -> Lease | None:
+        """A lease for the next attempt, if there is one at once."""
+        if errand.nobody:
+            return None
+        try:
+            return self._roads.admission.grant(
+                errand.inference, errand.pool, errand.exchange, errand.tried, errand.only
+            )
+        except NoReplica as error:
+            _note_nobody(errand, error)
+            return None
+
+    async def _wait(self, errand: Errand) -> Lease | None:
+        """A lease that has to be waited for; None when an engine's refusal is the last word.
+
+        Where a replica has said that it is busy, to wait for the others, which are full, would only hide
+        that the fleet is.
+        """
+        declined = errand.declined
+        if errand.nobody or (declined is not None and declined.refusal.meaning is Meaning.BUSY):
+            return None
+        try:
+            return await self._roads.admission.wait(
+                errand.inference, errand.pool, errand.exchange, errand.tried, errand.only
+            )
+        except (NoReplica, QueueFull, QueueTimeout) as error:
+            _note_nobody(errand, error)
+            return None
 
     async def _try(self, errand: Errand, lease: Lease) -> bool:
         """One attempt at one replica; True when the client has its answer."""
@@ -129,6 +136,8 @@ class Courier:
                 declined.answer, declined.refusal, replica, exchange.leased_at, exchange.sent_at
             )
             errand.retry_reason = declined.refusal.meaning.value
+            # Since it was declined, more of an upload may have come than is kept.
+            errand.nobody = not errand.body.replayable
             result = declined.refusal.meaning.value
             failed = self._note_refusal(declined.refusal, replica, exchange.leased_at)
         except RouterError as error:
@@ -196,7 +205,10 @@ class Courier:
         # With its answer the body was let go, be it that no byte of it reached the client.
         begun = errand.caller.relay is not None or errand.caller.tunnel is not None
         if begun or not may_retry(error, len(errand.tried) + 1, self.rules):
-            raise error
+            if not isinstance(error, ConnectFailed):
+                raise error
+            _note_nobody(errand, error)
+            return
         if not error.retryable and not self.budget.take(self.terms.clock()):
             raise error
         errand.failure, errand.retry_reason = error, error.code
@@ -287,7 +299,11 @@ class Courier:
         )
 
 
-def _busy(errand: Errand) -> bool:
-    """Whether a replica has said that it is busy: to wait for the others, which are full, would only hide
-    that the fleet is."""
-    return errand.declined is not None and errand.declined.refusal.meaning is Meaning.BUSY
+def _note_nobody(errand: Errand, error: RouterError) -> None:
+    """Nobody else can have the request: a refusal is the last word, or a failure, or this `error`."""
+    if errand.declined is not None:
+        errand.nobody = True
+        return
+    if errand.failure is not None and isinstance(error, NoReplica):
+        raise errand.failure from None
+    raise error

@@ -13,8 +13,7 @@ from replicarouter.clock import Clock
 from replicarouter.errors import Draining, InternalError, MethodNotAllowed, RouterError, TotalTimeout
 from replicarouter.exchange import OTHER, Exchange
 from replicarouter.fleet.ledger import Ledger
-from replicarouter.fleet.registry import Fleet, Pool
-from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.registry import Fleet
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.protocol.endpoints import Body as BodyKind
 from replicarouter.protocol.endpoints import Endpoint, Endpoints, body_kind
@@ -84,17 +83,13 @@ class Corridor:
         message = request.message
         path, _, query = message.path.partition("?")
         caller = Caller(request.client, request.modern, request.modern and not message.should_close)
+        caller.name = caller.connection.peer
         rooms = self._rooms
-        plain = rooms.reception.plain
-        if plain:
-            caller.name = caller.connection.peer
-        else:
-            caller.refusal = rooms.reception.welcome(message, path, caller)
         endpoint = rooms.endpoints.find(path)
-        if endpoint is None or endpoint.added or not plain:
-            local = self._local_answer(caller, message, path, query, endpoint)
-            if local is not None:
-                return self._answer_locally(request, caller, local)
+        if endpoint is None or endpoint.added or not rooms.reception.plain:
+            kept = self._receive_caller(request, caller, endpoint, path, query)
+            if kept is not None:
+                return kept
         label = OTHER if endpoint is None else endpoint.label
         exchange = rooms.register.open(message.method, path, label, message.headers.get(REQUEST_ID))
         exchange.caller, exchange.priority = caller.name, caller.priority
@@ -112,11 +107,9 @@ class Corridor:
             exchange.left()
             return False
         except asyncio.CancelledError:
-            stopped = exchange.interrupted
-            if stopped is None or caller.connection.transport is None or caller.task is None:
-                exchange.left()
+            stopped = _interruption(caller, exchange)
+            if stopped is None:
                 raise
-            caller.task.uncancel()
             return self._give_up(request, caller, exchange, stopped)
         except Exception:
             log.exception("internal error", extra={"request_id": exchange.client_id})
@@ -134,24 +127,27 @@ class Corridor:
         write_answer(client, answer, close=True, bare=False)
         self._rooms.register.settle(exchange)
 
-    def _local_answer(
+    def _receive_caller(
         self,
+        request: InboundRequest,
         caller: Caller,
-        message: RequestHead,
+        endpoint: Endpoint | None,
         path: str,
         query: str,
-        endpoint: Endpoint | None,
-    ) -> LocalAnswer | None:
-        """The router's own answer, if the request is for the router itself."""
-        preflight = self._rooms.reception.preflight(message)
-        if preflight is not None:
-            return preflight
-        if caller.refusal is not None or (endpoint is not None and not endpoint.added):
-            return None
-        local = self._rooms.local(path, query)
-        if local is not None and message.method not in ("GET", "HEAD"):
-            return error_answer(MethodNotAllowed("Use GET on this path.", allow="GET, HEAD"))
-        return local
+    ) -> bool | None:
+        """Note who asks; answer if it is the router itself that is asked.
+
+        Whether the connection may serve another request; None when the request is for a replica.
+        """
+        message, rooms = request.message, self._rooms
+        if not rooms.reception.plain:
+            caller.refusal = rooms.reception.welcome(message, path, caller)
+        local = rooms.reception.preflight(message)
+        if local is None and caller.refusal is None and (endpoint is None or endpoint.added):
+            local = rooms.local(path, query)
+            if local is not None and message.method not in ("GET", "HEAD"):
+                local = error_answer(MethodNotAllowed("Use GET on this path.", allow="GET, HEAD"))
+        return None if local is None else self._answer_locally(request, caller, local)
 
     def _answer_locally(self, request: InboundRequest, caller: Caller, answer: LocalAnswer) -> bool:
         """Write one of the router's own answers; these are no exchanges and are not counted."""
@@ -192,15 +188,12 @@ class Corridor:
         assert endpoint is not None
         self._check_open(caller)
         memory = self._rooms.intake.memory
-        body: Body | Upload | None = arrived_body(request, most=self.limits.body_bytes, memory=memory)
+        arrived = arrived_body(request, most=self.limits.body_bytes, memory=memory)
+        body: Body | Upload | None = arrived
         upgrade = kind is BodyKind.SESSION
         try:
             if upgrade:
-                check_asked(message.headers, upgrade=message.upgrade, modern=request.modern)
-                # Whatever the answer: the client may speak another protocol behind its request.
-                caller.keep_alive = False
-                length = UNKNOWN if body is None else body.length
-                inference = understand_session(endpoint, message.path.partition("?")[2], body_length=length)
+                inference = _understand_session(request, caller, endpoint, arrived)
             else:
                 encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
                 must_read = len(rooms.fleet.pools) > 1 or bool(rooms.aliases and not endpoint.added)
@@ -217,17 +210,13 @@ class Corridor:
             target = ""
             if rooms.aliases:
                 target = resolve(rooms.aliases, inference, kind, body, message.path)
-            stored = endpoint.label.startswith(RESPONSES)
-            owner = None
-            if stored:
-                pool, owner = self._find_owner(inference, exchange)
+            if endpoint.label.startswith(RESPONSES):
+                errand = self._follow_up(inference, message, body, caller, exchange)
             else:
                 pool = rooms.fleet.pool_for(inference.model)
-            exchange.model = pool.model
-            errand = Errand(inference, pool, message, body, caller, exchange)
-            if stored or target or upgrade:
-                errand.target, errand.only, errand.upgrade = target, owner, upgrade
-                errand.learn = rooms.owners.learn if endpoint.label == RESPONSES else None
+                errand = Errand(inference, pool, message, body, caller, exchange)
+            exchange.model = errand.pool.model
+            errand.target, errand.upgrade = target, upgrade
             await rooms.courier.deliver(errand)
         finally:
             if body is not None:
@@ -239,13 +228,25 @@ class Corridor:
             caller.keep_alive = False
             raise Draining("The router is shutting down; send the request again.")
 
-    def _find_owner(self, inference: InferenceRequest, exchange: Exchange) -> tuple[Pool, Replica | None]:
-        """The pool, and the one replica that will do where a stored response is built upon."""
-        fleet = self._rooms.fleet
+    def _follow_up(
+        self,
+        inference: InferenceRequest,
+        message: RequestHead,
+        body: Body | Upload,
+        caller: Caller,
+        exchange: Exchange,
+    ) -> Errand:
+        """An errand of the Responses API: where it builds upon a stored response only its owner will do."""
+        fleet, owners = self._rooms.fleet, self._rooms.owners
         response_id = inference.response_id or named_in_path(exchange.path)
         if response_id is None:
-            return fleet.pool_for(inference.model), None
-        return self._rooms.owners.destination(fleet, response_id, inference.model)
+            pool, owner = fleet.pool_for(inference.model), None
+        else:
+            pool, owner = owners.destination(fleet, response_id, inference.model)
+        errand = Errand(inference, pool, message, body, caller, exchange)
+        errand.only = owner
+        errand.learn = owners.learn if exchange.endpoint == RESPONSES else None
+        return errand
 
     async def _receive(
         self, request: InboundRequest, asked: Asked, exchange: Exchange
@@ -281,3 +282,25 @@ class Corridor:
             caller.connection, answer, close=close, bare=request.message.method == "HEAD", cors=caller.cors
         )
         return not close
+
+
+def _interruption(caller: Caller, exchange: Exchange) -> RouterError | None:
+    """Why a request was stopped from outside; None when its client has left."""
+    stopped = exchange.interrupted
+    if stopped is None or caller.connection.transport is None or caller.task is None:
+        exchange.left()
+        return None
+    caller.task.uncancel()
+    return stopped
+
+
+def _understand_session(
+    request: InboundRequest, caller: Caller, endpoint: Endpoint, body: Body | None
+) -> InferenceRequest:
+    """What a request for a WebSocket session asks for."""
+    message = request.message
+    check_asked(message.headers, upgrade=message.upgrade, modern=request.modern)
+    # Whatever the answer: the client may speak another protocol behind its request.
+    caller.keep_alive = False
+    length = UNKNOWN if body is None else body.length
+    return understand_session(endpoint, message.path.partition("?")[2], body_length=length)
