@@ -23,6 +23,7 @@ from replicarouter.briefing import (
     retry_rules,
 )
 from replicarouter.clock import Clock
+from replicarouter.errors import Draining
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.health import TICK, Health
 from replicarouter.fleet.ledger import Ledger
@@ -61,6 +62,9 @@ ADMIN_LINGER = 1.0
 """Seconds an operator's request may go on when the router stops."""
 
 DRAIN_POLL = 0.02
+
+TURNS_TO_TELL = 3
+"""Turns of the event loop in which requests that are cut say so to their clients."""
 
 
 class Router:
@@ -224,6 +228,7 @@ class Router:
         if self._entrance is not None:
             await self._entrance.close()
         if self._front is not None:
+            await self._cut()
             for connection in self._front.connections:
                 connection.force_close()
             await self._front.shutdown(1.0)
@@ -233,6 +238,15 @@ class Router:
             await self._upstream.close()
         for session in self._sessions:
             await session.close()
+
+    async def _cut(self) -> None:
+        """Tell the clients whose requests still run that they are cut, rather than just leaving them."""
+        for exchange in self.ledger.oldest_first():
+            exchange.interrupt(
+                Draining("The router was stopped before this request was answered; send it again.")
+            )
+        for _ in range(TURNS_TO_TELL):
+            await asyncio.sleep(0)
 
     def _open_upstream(self) -> Upstream:
         limits = self.settings.connector

@@ -91,7 +91,8 @@ class Reloader:
         if kept:
             log.warning("settings need a restart", extra={"settings": ", ".join(kept)})
         if told or changed:
-            log.info("settings reloaded", extra={"changed": ", ".join(changed)})
+            names = ", ".join(changed) or "nothing but contents of files"
+            log.info("settings reloaded", extra={"changed": names})
 
     def _complain(self, seen: Fingerprint, why: str) -> None:
         """The same fault of the same content is told once, however often somebody asks."""

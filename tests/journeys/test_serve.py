@@ -88,9 +88,10 @@ async def test_second_signal_ends_at_once(serve: Serve) -> None:
 
     await eventually(draining, "the router is not ready any more")
     router.process.terminate()
-    await router.exit_status()
+    assert await router.exit_status() == 1
     await client.gone()
-    assert not client.wire.unread.startswith(b"HTTP/1.1 200")
+    assert client.wire.unread.startswith(b"HTTP/1.1 503")
+    assert b'"code":"draining"' in client.wire.unread.replace(b" ", b"")
     await replica.requests[0].aborted()
 
 
@@ -108,6 +109,7 @@ async def test_time_to_finish_is_bounded(serve: Serve, tmp_path: Path, begun: bo
     await client.gone()
     assert not client.wire.unread.endswith(LAST_CHUNK)
     assert b"[DONE]" not in client.wire.unread
+    assert b'"code":"draining"' in client.wire.unread.replace(b" ", b"")
     if not begun:
         assert not client.wire.unread.startswith(b"HTTP/1.1 200")
     await router.exit_status()
