@@ -100,6 +100,8 @@ class Interrupting:
             print("went on", flush=True)
             sys.exit(3)
 
+# As a terminal starts it, whatever started these tests (nohup ignores SIGHUP for all below it).
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.meta_path.insert(0, Interrupting())
 main(["{command}"])
 """
