@@ -47,7 +47,7 @@ class Health(FleetListener):
 
     # What happens to requests
 
-    def answered(self, replica: Replica, now: float) -> None:  # noqa: ARG002
+    def answered(self, replica: Replica) -> None:
         """It gave an answer that speaks for it."""
         self._cooling.start_over(replica)
         record = self._outliers.record(replica)

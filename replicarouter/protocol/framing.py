@@ -22,6 +22,11 @@ REMEMBERED_LINES = 4096
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
 
 
+def chunk(data: bytes) -> bytes:
+    """Frame `data` as one chunk; no data makes the last one, with no trailers."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 class BadFraming(Exception):
     """The bytes cannot be a body framed as its head said."""
 

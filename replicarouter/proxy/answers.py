@@ -33,8 +33,7 @@ def end_broken(client: ClientConnection, relay: Relay, error: RouterError, *, me
     if transport is None or transport.is_closing():
         return
     if relay.at_event_boundary:
-        event = error_event(error, messages_api=messages_api)
-        transport.write(b"%x\r\n%b\r\n" % (len(event), event) if relay.chunks else event)
+        transport.write(relay.framed(error_event(error, messages_api=messages_api)))
     elif relay.ends_with_connection:
         # An orderly close would look like the regular end of this body.
         connection: socket.socket = transport.get_extra_info("socket")

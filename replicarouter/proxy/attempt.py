@@ -20,7 +20,7 @@ from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.refusal import REFUSING, Refusal
 from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
 from replicarouter.protocol.upgrade import switches, switching_head
-from replicarouter.proxy.errand import Declined, Errand, Learn, MayDecline
+from replicarouter.proxy.errand import Declined, Errand, MayDecline
 from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import Observer, StoredResponseObserver, Timings
 from replicarouter.proxy.relay import ClientLeft, Relay
@@ -48,8 +48,8 @@ class Terms:
     response_head: float
     idle: float
     expose_replica: bool
-    stale_window: float = 0.05
-    sse_keepalive: float = 0.0
+    stale_window: float
+    sse_keepalive: float
 
 
 class Attempt:
@@ -159,7 +159,7 @@ class Attempt:
 
     def _went_stale(self) -> bool:
         """Whether the replica had given the connection up before it could see the request."""
-        if not self._link.reused or self._buffer or self._held is not None:
+        if not self._link.reused or self._buffer or self._interim or self._held is not None:
             return False
         return self._terms.clock() - self._errand.exchange.sent_at <= self._terms.stale_window
 
@@ -235,11 +235,7 @@ class Attempt:
             if head.status >= REFUSED:
                 errand.body.stop()
         self._lease.move(Stage.STREAMING)
-        if errand.learn is None:
-            stream = head.event_stream and not head.encoded
-            observer = Observer(exchange, terms.clock, terms.timings, stream=stream)
-        else:
-            observer = self._learning_observer(head, errand.learn)
+        observer = self._observer(head)
         try:
             relay = Relay(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
@@ -253,7 +249,7 @@ class Attempt:
             self._silence = SilenceWatch(
                 relay, exchange, terms.clock, idle=terms.idle, comment_every=terms.sse_keepalive
             )
-        relay.begin(self._client_head(head), rest)
+        relay.begin(client_head(errand, head, terms), rest)
 
     def _switch(self, head: ResponseHead, *, asked_for: bool, rest: bytes) -> None:
         """The connection speaks another protocol from here on."""
@@ -273,24 +269,14 @@ class Attempt:
             switching_head(head, receipts(exchange, expose_replica=terms.expose_replica)), rest
         )
 
-    def _learning_observer(self, head: ResponseHead, learn: Learn) -> Observer:
-        """One that also looks for the id of a stored response, where there is one."""
-        exchange, terms = self._errand.exchange, self._terms
+    def _observer(self, head: ResponseHead) -> Observer:
+        """The watcher of this answer: it looks for the id of a stored response, where there may be one."""
+        errand, terms = self._errand, self._terms
         stream = head.event_stream and not head.encoded
-        if head.status != OK or head.encoded:
-            return Observer(exchange, terms.clock, terms.timings, stream=stream)
-        told = partial(learn, replica=self._lease.replica)
-        return StoredResponseObserver(exchange, terms.clock, terms.timings, stream=stream, learn=told)
-
-    def _client_head(self, head: ResponseHead) -> bytes:
-        exchange, caller = self._errand.exchange, self._errand.caller
-        return response_head(
-            head,
-            receipts(exchange, expose_replica=self._terms.expose_replica),
-            modern=caller.modern,
-            close=not caller.keep_alive,
-            cors=caller.cors,
-        )
+        if errand.learn is None or head.status != OK or head.encoded:
+            return Observer(errand.exchange, terms.clock, terms.timings, stream=stream)
+        learn = partial(errand.learn, replica=self._lease.replica)
+        return StoredResponseObserver(errand.exchange, terms.clock, terms.timings, stream=stream, learn=learn)
 
     def _fail(self, error: RouterError | ClientLeft | Declined) -> None:
         if self._done.done():
@@ -310,6 +296,17 @@ class Attempt:
         self._fail(
             ResponseHeadTimeout(f"The replica sent no answer within {self._terms.response_head:g} seconds.")
         )
+
+
+def client_head(errand: Errand, head: ResponseHead, terms: Terms) -> bytes:
+    """The head of an engine's answer as its client gets it."""
+    return response_head(
+        head,
+        receipts(errand.exchange, expose_replica=terms.expose_replica),
+        modern=errand.caller.modern,
+        close=not errand.caller.keep_alive,
+        cors=errand.caller.cors,
+    )
 
 
 def receipts(exchange: Exchange, *, expose_replica: bool) -> bytes:

@@ -24,10 +24,10 @@ from replicarouter.errors import (
 from replicarouter.exchange import CLIENT_GONE, OK, UNSETTLED, UPSTREAM_ERROR, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
-from replicarouter.protocol.headers import crossing_fields, request_head, response_head
+from replicarouter.protocol.headers import crossing_fields, request_head
 from replicarouter.protocol.refusal import Meaning, Refusal
 from replicarouter.protocol.upgrade import UPGRADE_LINES
-from replicarouter.proxy.attempt import Attempt, Terms, receipts
+from replicarouter.proxy.attempt import Attempt, Terms, client_head
 from replicarouter.proxy.errand import Declined, DeclinedAnswer, Errand
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.retry import RetryBudget, RetryRules, may_retry
@@ -37,7 +37,7 @@ from replicarouter.proxy.upstream import Upstream
 class Verdicts(Protocol):
     """Who draws conclusions from how attempts end; `now` is in seconds on the router's clock."""
 
-    def answered(self, replica: Replica, now: float) -> None:
+    def answered(self, replica: Replica) -> None:
         """An answer came that speaks for the replica."""
 
     def failed(self, replica: Replica, now: float, reason: str, *, leased_at: float | None = None) -> None:
@@ -126,7 +126,7 @@ class Courier:
             attempt = await self._carry(errand, lease)
             if exchange.status < 400 and exchange.outcome == UNSETTLED:
                 result = OK
-                roads.health.answered(replica, exchange.last_byte_at)
+                roads.health.answered(replica)
             else:
                 result, failed = self._judge(errand, attempt.refusal, replica)
             exchange.outcome = result
@@ -243,7 +243,7 @@ class Courier:
         if exchange.given_up:
             return UPSTREAM_ERROR, False
         if status != 429:
-            health.answered(replica, now)
+            health.answered(replica)
         return (UPSTREAM_ERROR if status >= 400 else OK), False
 
     def _interruption(self, errand: Errand) -> str:
@@ -269,13 +269,7 @@ class Courier:
         unread = not errand.body.sent  # the rest of an upload that nobody wants
         if unread or answer.ends_with_connection or (answer.head.chunked and not caller.modern):
             caller.keep_alive = False
-        head = response_head(
-            answer.head,
-            receipts(exchange, expose_replica=self.terms.expose_replica),
-            modern=caller.modern,
-            close=not caller.keep_alive,
-            cors=caller.cors,
-        )
+        head = client_head(errand, answer.head, self.terms)
         transport.write(head + (answer.data if caller.modern else answer.content()))
 
     def _request_head(self, errand: Errand, replica: Replica) -> bytes:

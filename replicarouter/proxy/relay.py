@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from replicarouter.errors import BadReplicaResponse, ReplicaDisconnected, RouterError
-from replicarouter.protocol.framing import BadFraming, Dechunker, Framing
+from replicarouter.protocol.framing import BadFraming, Dechunker, Framing, chunk
 from replicarouter.protocol.response_head import ResponseHead
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.observe import Observer
@@ -119,10 +119,14 @@ class Relay:
         if not self.at_event_boundary or self.held:
             return False
         try:
-            self._write(b"%x\r\n%b\r\n" % (len(event), event) if self.chunks else event)
+            self._write(self.framed(event))
         except RuntimeError:
             return False
         return True
+
+    def framed(self, event: bytes) -> bytes:
+        """An event of our own as it stands in this answer."""
+        return chunk(event) if self.chunks else event
 
     @property
     def at_event_boundary(self) -> bool:

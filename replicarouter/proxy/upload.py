@@ -9,6 +9,7 @@ from replicarouter.errors import Overloaded
 from replicarouter.exchange import Exchange
 from replicarouter.protocol.alias import patched
 from replicarouter.protocol.form import ModelField
+from replicarouter.protocol.framing import chunk
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.json_scan import Span
 from replicarouter.proxy.body import Arriving
@@ -165,7 +166,7 @@ class Upload:
             # The attempt hears of it and stops us.
             await asyncio.get_running_loop().create_future()
             return
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+        transport.write(chunk(data) if chunked else data)
         while link.protocol.writing_paused:
             writable = asyncio.get_running_loop().create_future()
             link.protocol.on_writable = partial(_resolve, writable)

@@ -60,7 +60,7 @@ class Scene:
             self.health.failed(self[name], self.clock(), reason)
 
     def answer(self, name: str) -> None:
-        self.health.answered(self[name], self.clock())
+        self.health.answered(self[name])
 
     def wait(self, seconds: float) -> None:
         """Let time pass with its ticks."""

@@ -261,6 +261,24 @@ async def test_a_new_connection_that_closes_is_not_stale(start_router: StartRout
     assert len(replica.requests) == 1
 
 
+async def test_a_connection_that_has_said_anything_was_not_stale(start_router: StartRouter) -> None:
+    """An interim head shows that the replica has seen the request."""
+
+    async def script(_: Received, connection: Connection) -> None:
+        if len(connection.requests) > 1:
+            await connection.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+            connection.wire.close()
+        else:
+            await connection.send(OK)
+
+    replica = FakeReplica(script)
+    router = await start_router(replica, health=STEADY)
+    assert (await router.ask(chat())).status == 200
+    (await router.ask(chat())).refused(502, "replica_disconnected")
+    assert len(replica.requests) == 2
+    assert (await router.metrics()).value("retries_total") == 0
+
+
 async def test_the_window_of_stale_connections_can_be_shut(start_router: StartRouter) -> None:
     replica = closes_idle()
     router = await start_router(replica, health=STEADY, retry={"budget": 0, "budget_floor": 0})

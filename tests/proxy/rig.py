@@ -117,7 +117,7 @@ async def a_rig(fake: FakeReplica, start_front: StartFront, **terms_given: float
         clock=asyncio.get_running_loop().time,
         timings=Metrics("random"),
         expose_replica=True,
-        **{"response_head": 0.0, "idle": 0.0, **terms_given},
+        **{"response_head": 0.0, "idle": 0.0, "stale_window": 0.05, "sse_keepalive": 0.0, **terms_given},
     )
     rig = Rig(joined(ledger, fake), upstream_for(ledger), ledger, terms)
     rig.front = await start_front(rig.handle)
