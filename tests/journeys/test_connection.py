@@ -234,3 +234,22 @@ async def test_answers_to_many_at_once_are_not_mixed_up(start_router: StartRoute
     for raw, answer in zip(requests, await router.ask_each(requests), strict=True):
         assert answer.body.raw == raw.partition(b"\r\n\r\n")[2]
     assert (await router.settled()).finished == {"ok": 300}
+
+
+async def test_proxies_of_the_environment_are_never_asked(
+    start_router: StartRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither requests nor probes nor scrapes may leave by a way that nobody configured here."""
+    async with FakeReplica() as elsewhere:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://{elsewhere.name}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        replica = FakeReplica()
+        router = await start_router(replica, scrape={"interval": 0.05})
+        assert (await router.ask(chat())).status == 200
+        targets = {"/health", "/v1/models", "/metrics"}
+        await eventually(
+            lambda: targets <= {one.target for one in replica.probed}, "it is probed and scraped"
+        )
+        assert elsewhere.connections == []
