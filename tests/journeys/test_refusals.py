@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,24 @@ async def test_if_nobody_accepts_the_client_gets_the_engines_own_answer(
     metrics = await router.metrics()
     assert metrics.value("requests_total", outcome="upstream_error") == 1
     assert metrics.value("attempts_total") == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [({"api_key": "sk-second"}, "sk-second"), ({}, "sk-caller")],
+    ids=["keyed", "keyless"],
+)
+async def test_a_key_never_goes_to_another_replica_than_its_own(
+    start_router: StartRouter, settings: dict[str, Any], key: str
+) -> None:
+    """A retry is written anew: the second replica sees its own key, or the caller's where it has none."""
+    busy, second = FakeReplica(reply(VLLM_BUSY), api_key="sk-first"), FakeReplica(**settings)
+    router = await start_router(busy, second, policy="round-robin", health=STEADY)
+    for _ in range(2):
+        answer = await router.ask(chat(headers={"Authorization": "Bearer sk-caller"}))
+        assert answer.status == 200
+    assert {one.head.get("authorization") for one in busy.requests} == {"Bearer sk-first"}
+    assert {one.head.get("authorization") for one in second.requests} == {f"Bearer {key}"}
 
 
 async def test_a_single_replicas_refusal_passes_unchanged(start_router: StartRouter) -> None:
