@@ -13,13 +13,18 @@ from replicarouter import __version__
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
 from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.decisions import Decisions
+from replicarouter.admission.desk import Desks
 from replicarouter.admission.owners import Owners
 from replicarouter.briefing import (
+    FirstContents,
     attempt_terms,
     corridor_limits,
     handshake_limit,
+    key_reader,
     open_reception,
     parser_options,
+    policy_plan,
     retry_rules,
 )
 from replicarouter.clock import Clock
@@ -31,7 +36,6 @@ from replicarouter.fleet.probe import Prober
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.scrape import Scraper
-from replicarouter.policies import POLICIES
 from replicarouter.protocol.endpoints import Endpoints
 from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
@@ -75,7 +79,8 @@ class Router:
         self.ledger = Ledger()
         most = settings.admission.max_outstanding_per_replica
         self.fleet = Fleet(settings.replicas, self.ledger, most=most)
-        self.metrics = Metrics(settings.policy)
+        self.metrics = Metrics()
+        self._decisions = Decisions(settings.policy_options.decisions_per_second)
         self._clock = clock
         self._body_memory = BodyMemory(settings.max_buffered_bytes)
         self.health = Health(self.fleet, settings, clock)
@@ -185,9 +190,9 @@ class Router:
         check_files(settings.tls)
         self._replica_tls.replace(settings.tls)
         self._client_tls.replace(settings.tls)
-        self.settings = settings
+        before, self.settings = self.settings, settings
         logs.set_level(settings.log.level)
-        self.metrics.policy = settings.policy
+        self._decisions.reconfigure(settings.policy_options.decisions_per_second)
         self._aliases.clear()
         self._aliases.update(settings.aliases)
         self.reception.replace(reception.door, reception.cors, reception.priority)
@@ -196,17 +201,20 @@ class Router:
         assert self._courier is not None
         assert self._corridor is not None
         self._upstream.reconfigure(slot_timeout=settings.admission.queue_timeout)
-        self._courier.terms = attempt_terms(settings, self.metrics, self._clock)
+        timings = FirstContents(self.metrics, self._admission)
+        self._courier.terms = attempt_terms(settings, timings, self._clock)
         self._courier.rules = retry_rules(settings)
         self._courier.budget.floor = settings.retry.budget_floor
         self._courier.budget.share = settings.retry.budget
         self._corridor.limits = corridor_limits(settings)
+        if settings.policy_options != before.policy_options:
+            self._corridor.keys = key_reader(settings)
         self._body_memory.most = settings.max_buffered_bytes
         if self._admin_api is not None:
             self._admin_api.reconfigure(settings.admin)
         self.fleet.limit_each(settings.admission.max_outstanding_per_replica)
         self._roster.apply(settings.replicas)
-        self._admission.reconfigure(POLICIES[settings.policy], QueueRules.of(settings.admission))
+        self._admission.reconfigure(policy_plan(settings), QueueRules.of(settings.admission))
 
     def _replica_changed(self, replica: Replica) -> None:
         """Its key may be another one, and which models it serves may have to be asked."""
@@ -272,7 +280,7 @@ class Router:
         settings = self.settings
         self._admission = admission = Admission(
             self.ledger,
-            POLICIES[settings.policy],
+            Desks(policy_plan(settings), self.metrics, self._decisions),
             rules=QueueRules.of(settings.admission),
             clock=self._clock,
             random=Random(),
@@ -290,11 +298,15 @@ class Router:
         retry = settings.retry
         budget = RetryBudget(retry.budget_floor, retry.budget)
         self._courier = Courier(
-            roads, attempt_terms(settings, self.metrics, self._clock), retry_rules(settings), budget
+            roads,
+            attempt_terms(settings, FirstContents(self.metrics, admission), self._clock),
+            retry_rules(settings),
+            budget,
         )
         rooms = Rooms(
             fleet=self.fleet,
             ledger=self.ledger,
+            admission=admission,
             courier=self._courier,
             intake=Intake(self._body_memory, self._clock),
             endpoints=Endpoints(settings.extra_paths),
@@ -304,7 +316,7 @@ class Router:
             aliases=self._aliases,
             owners=Owners(),
         )
-        return Corridor(rooms, corridor_limits(settings), self._clock)
+        return Corridor(rooms, corridor_limits(settings), key_reader(settings), self._clock)
 
     async def _tick(self) -> None:
         self.health.tick(self._clock())
@@ -336,7 +348,11 @@ class Router:
         if not settings.port:
             return
         self._admin_api = AdminApi(
-            settings, self.sources, self._answers, own_ports=lambda: (self.port, self.admin_port)
+            settings,
+            self.sources,
+            self._answers,
+            self._decisions,
+            own_ports=lambda: (self.port, self.admin_port),
         )
         self._admin = web.AppRunner(
             self._admin_api.application(),

@@ -5,8 +5,12 @@ from typing import Any
 from replicarouter.access.cors import Cors
 from replicarouter.access.door import Door
 from replicarouter.access.proxies import Proxies
+from replicarouter.admission.controller import Admission
+from replicarouter.admission.plan import PolicyPlan
 from replicarouter.admission.priority import Priority
+from replicarouter.affinity.reader import KeyReader
 from replicarouter.clock import Clock
+from replicarouter.exchange import Exchange
 from replicarouter.proxy.attempt import Terms
 from replicarouter.proxy.handler import Limits
 from replicarouter.proxy.observe import Timings
@@ -19,6 +23,35 @@ LINGER = 2.0
 
 READ_BUFFER = 262144
 """Bytes of a request body that may wait unread before its client is told to slow down."""
+
+
+class FirstContents:
+    """Timings of answers, of which admission hears too: policies learn from them."""
+
+    __slots__ = ("_admission", "_timings", "first_answer", "gaps")
+
+    def __init__(self, timings: Timings, admission: Admission) -> None:
+        self._timings = timings
+        self._admission = admission
+        self.gaps = timings.gaps
+        self.first_answer = timings.first_answer
+
+    def first_content(self, exchange: Exchange) -> None:
+        """The first content was sent on."""
+        self._timings.first_content(exchange)
+        self._admission.first_content(exchange)
+
+
+def policy_plan(settings: Settings) -> PolicyPlan:
+    """Which policy each pool goes by."""
+    by_model = {model: pool.policy for model, pool in settings.pools.items()}
+    return PolicyPlan(settings.policy, by_model, settings.policy_options)
+
+
+def key_reader(settings: Settings) -> KeyReader:
+    """What ties requests to replicas."""
+    options = settings.policy_options
+    return KeyReader(options.session_headers, stick_to_api_key=options.stick_to_api_key)
 
 
 def open_reception(settings: Settings) -> Reception:

@@ -41,6 +41,7 @@ class Exchange:
     `commented_at`: when a comment of server-sent events came, `commented_after`: when the last byte before
     it and its like. `held`: no byte can come now, because the client takes nothing, or has not sent its
     body yet.
+    `policy` is the one that chose its replica, `affinity` how it came to it.
     A time of 0 means: has not happened. What most requests never change is kept on the class.
     """
 
@@ -67,9 +68,10 @@ class Exchange:
     bytes_out = 0
     outcome = UNSETTLED
     prompt_tokens = 0
-    cached_tokens = 0
+    cached_tokens: int | None = None
     completion_tokens = 0
     attempts = 0
+    policy = ""
     affinity = "none"
     in_band_error = False
     in_band_busy = False

@@ -12,6 +12,7 @@ from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.guard import Guard
 from replicarouter.admin.operations import Operations
 from replicarouter.admin.urls import UrlRule
+from replicarouter.admission.decisions import CAPACITY, Decisions
 from replicarouter.errors import (
     BodyTooLarge,
     InternalError,
@@ -19,6 +20,7 @@ from replicarouter.errors import (
     RequestTimeout,
     RouterError,
     UnknownPath,
+    UnknownRequest,
 )
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
@@ -33,8 +35,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_BODY = 64 * 1024
 """Most bytes of a request body: an entry of `replicas:` is far smaller."""
 
+LISTED = 100
+"""Decisions that are listed without an id: enough to find a fresh one."""
+
 BODY_TIMEOUT = 10.0
 """Seconds for such a body to arrive."""
+
+
+_DECISION_ROW = ("request_id", "upstream_id", "model", "policy", "chosen", "affinity", "attempt", "age")
 
 
 class AdminApi:
@@ -48,10 +56,12 @@ class AdminApi:
         settings: AdminSettings,
         sources: Sources,
         answers: OwnAnswers,
+        decisions: Decisions,
         own_ports: Callable[[], Collection[int]],
     ) -> None:
         self._sources = sources
         self._answers = answers
+        self._decisions = decisions
         self._own_ports = own_ports
         self.reconfigure(settings)
 
@@ -73,6 +83,8 @@ class AdminApi:
         router.add_delete("/admin/replicas/{name}", self._remove)
         router.add_get("/admin/requests", self._requests)
         router.add_post("/admin/requests/{id}/cancel", self._cancel)
+        router.add_get("/admin/decisions", self._latest_decisions)
+        router.add_get("/admin/decisions/{id}", self._decisions_of)
         for path in ("/metrics", "/health", "/ready", "/version"):
             router.add_get(path, self._own)
         return application
@@ -122,6 +134,21 @@ class AdminApi:
     async def _cancel(self, request: web.Request) -> web.StreamResponse:
         self._operations.cancel(request.match_info["id"])
         return _json({"id": request.match_info["id"]}, status=202)
+
+    async def _latest_decisions(self, _request: web.Request) -> web.StreamResponse:
+        latest = self._decisions.latest(LISTED, self._sources.clock())
+        return _json({"decisions": [{name: one[name] for name in _DECISION_ROW} for one in latest]})
+
+    async def _decisions_of(self, request: web.Request) -> web.StreamResponse:
+        request_id = request.match_info["id"]
+        attempts = self._decisions.of(request_id, self._sources.clock())
+        if not attempts:
+            raise UnknownRequest(
+                "No decision is kept for a request of this id. They are sampled, at most "
+                f"{self._decisions.per_second} a second (setting policy_options.decisions_per_second), "
+                f"and only the latest {CAPACITY} are kept; GET /admin/decisions lists some."
+            )
+        return _json({"request_id": request_id, "attempts": attempts})
 
     async def _own(self, request: web.Request) -> web.StreamResponse:
         answer = self._answers.find(request.path, request.query_string)

@@ -2,13 +2,16 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from replicarouter.admission.fairness import Book
+from replicarouter.admission.decisions import Case, Draft
+from replicarouter.admission.desk import Desks
+from replicarouter.admission.holds import Holds
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.owners import OWNER_GONE
+from replicarouter.admission.plan import PolicyPlan
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound
@@ -17,8 +20,8 @@ from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.registry import FleetListener, Pool
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Policy, View, Wait
-from replicarouter.protocol.request import InferenceRequest
+from replicarouter.policies.base import View, Wait
+from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import AdmissionSettings
 
 
@@ -37,16 +40,8 @@ class QueueRules:
         return cls(settings.max_queued, settings.queue_timeout, settings.shares)
 
 
-@dataclass(slots=True, eq=False)
-class Desk:
-    """What belongs to one pool: its policy, and the book of the callers that compete for its replicas."""
-
-    policy: Policy
-    book: Book
-
-
 class Admission(FleetListener):
-    """One policy object for each pool; every grant is synchronous, so that counts are never stale.
+    """One desk for each pool; every grant is synchronous, so that counts are never stale.
 
     `idle` is told of each replica whose last outstanding request has ended.
     """
@@ -54,7 +49,7 @@ class Admission(FleetListener):
     def __init__(
         self,
         ledger: Ledger,
-        make_policy: Callable[[], Policy],
+        desks: Desks,
         *,
         rules: QueueRules,
         clock: Clock,
@@ -62,16 +57,26 @@ class Admission(FleetListener):
         idle: Callable[[Replica], None],
     ) -> None:
         self._ledger = ledger
-        self._make_policy = make_policy
+        self._desks = desks
         self._rules = rules
         self._clock = clock
         self._random = random
         self._idle = idle
-        self._desks: dict[str, Desk] = {}
-        self._books: dict[Replica, Book] = {}
         self._queue = Queue()
+        self._holds = Holds(self._ask_again)
+        self._to_hold: tuple[Exchange, Wait] | None = None
         self._serial = itertools.count()
         self._cooling_until = 0.0  # No replica is cooling off after this.
+        desks.reweigh(rules.shares)
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether some policy has to know more of requests than their endpoints and models."""
+        return self._desks.plan.wants_keys
+
+    def needs(self, pool: Pool) -> Needs:
+        """What has to be known of a request for this pool."""
+        return self._desks.of(pool).needs
 
     def grant(
         self,
@@ -89,9 +94,14 @@ class Admission(FleetListener):
             raise NoReplica(_why_none(pool, tried))
         if only is not None and (only not in pool.ready or only in tried):
             raise NoReplica("The replica that holds this response is not ready; try again shortly.")
-        if self._queue.waiting_for(pool):
+        if self._queue.waiting_for(pool) and self._ledger.queued[pool.model] > self._holds.count(pool.model):
             return None
-        return self._lease(request, pool, exchange, tried, only)
+        lease = self._lease(request, pool, exchange, tried, only)
+        if isinstance(lease, Wait):
+            # Its caller will `wait` at once: until then nothing happens for which to ask the policy again.
+            self._to_hold = exchange, lease
+            return None
+        return lease
 
     async def wait(
         self,
@@ -107,20 +117,22 @@ class Admission(FleetListener):
         When the pool loses its last ready replica, those who wait go on waiting for one.
         """
         granted: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
-        desk = self._desks.get(pool.model) or self._open_desk(pool)
-        account = desk.book.account(exchange.caller)
+        account = self._desks.of(pool).book.account(exchange.caller)
         waiter = Waiter(next(self._serial), request, pool, exchange, tried, granted, account, only)
         seconds = self._rules.seconds
+        to_hold, self._to_hold = self._to_hold, None
         self._enter(waiter)
         try:
-            for replica in pool.ready:
-                self.room_at(replica)
+            if to_hold is not None and to_hold[0] is exchange:
+                self._holds.hold(waiter, to_hold[1])
+            else:
+                self._offer_rooms((pool,))
             async with asyncio.timeout(seconds or None):
                 return await granted
         except BaseException as error:
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 # Granted, but this request had already given up: the room must not be lost.
-                self.give_back(granted.result(), request, pool, outcome=CLIENT_GONE, failed=False)
+                self.give_back(granted.result(), pool, outcome=CLIENT_GONE, failed=False)
             if isinstance(error, TimeoutError):
                 raise QueueTimeout(
                     f"No replica had room within {seconds:g} seconds; try again later."
@@ -129,9 +141,13 @@ class Admission(FleetListener):
         finally:
             self._leave(waiter)
 
-    def give_back(
-        self, lease: Lease, request: InferenceRequest, pool: Pool, *, outcome: str, failed: bool
-    ) -> None:
+    def first_content(self, exchange: Exchange) -> None:
+        """The first content of an answer came: policies learn from it how long prompts take."""
+        desk = self._desks.find(exchange.model)
+        if desk is not None and desk.learns:
+            desk.began(exchange, exchange.first_content_at)
+
+    def give_back(self, lease: Lease, pool: Pool, *, outcome: str, failed: bool) -> None:
         """End a lease with the outcome of its attempt; `failed` holds it against the replica."""
         replica, account, last_byte_at = lease.replica, lease.account, lease.exchange.last_word_at
         lease.end()
@@ -141,7 +157,9 @@ class Admission(FleetListener):
             self._cooling_until = replica.cool_until
         if failed:
             replica.failed(self._clock())
-        self._desks[pool.model].policy.finished(request, replica, outcome)
+        desk = self._desks.of(pool)
+        if desk.learns:
+            desk.finished(lease.exchange, outcome, self._clock())
         if self._queue.waiters:
             self._queue.shift(account)
             self.room_at(replica)
@@ -155,28 +173,25 @@ class Admission(FleetListener):
         while self._queue.waiters and replica.has_room and self._grant_next(replica):
             pass
 
-    def reconfigure(self, make_policy: Callable[[], Policy], rules: QueueRules) -> None:
+    def reconfigure(self, plan: PolicyPlan, rules: QueueRules) -> None:
         """Go on under other settings, and see who finds room under them (`max_outstanding` included).
 
         Who waits keeps its place within its caller's line and its deadline, and is not shed though
         fewer may wait from now on. Another policy begins without what the one before had learned.
         """
-        if make_policy is not self._make_policy:
-            self._make_policy = make_policy
-            for desk in self._desks.values():
-                desk.policy = make_policy()
         waiters = list(self._queue.waiters)
+        changed = self._desks.replan(plan)
+        for waiter in waiters:
+            if waiter.pool.model in changed:
+                self._holds.drop(waiter)
         if rules.shares != self._rules.shares:
             for waiter in waiters:
                 self._queue.remove(waiter)
-            for desk in self._desks.values():
-                desk.book.reweigh(rules.shares)
+            self._desks.reweigh(rules.shares)
             for waiter in waiters:
                 self._queue.add(waiter)
         self._rules = rules
-        for pool in {waiter.pool for waiter in waiters}:
-            for replica in pool.ready:
-                self.room_at(replica)
+        self._offer_rooms({waiter.pool for waiter in waiters})
 
     # What the fleet tells
 
@@ -185,8 +200,13 @@ class Admission(FleetListener):
         self.room_at(replica)
 
     def widened(self, replica: Replica) -> None:
-        """It takes more requests: those that wait are served first."""
+        """It takes more requests, or others: those that wait are served first."""
+        self._let_go([one for one in self._holds.of(replica) if replica not in one.pool.ready])
         self.room_at(replica)
+
+    def lost(self, replica: Replica) -> None:
+        """It takes no requests any more: who was held for it may go elsewhere."""
+        self._let_go(self._holds.of(replica))
 
     def removed(self, replica: Replica) -> None:
         """Forget it; who waits for it and no other waits in vain."""
@@ -194,9 +214,7 @@ class Admission(FleetListener):
             self._leave(waiter)
             if not waiter.granted.done():
                 waiter.granted.set_exception(ResponseNotFound(OWNER_GONE))
-        self._books.pop(replica, None)
-        for desk in self._desks.values():
-            desk.policy.removed(replica)
+        self._desks.removed(replica)
 
     # The queue
 
@@ -204,9 +222,15 @@ class Admission(FleetListener):
         """Grant the next waiter that `replica` can serve; False when there is none."""
 
         def take(waiter: Waiter) -> bool:
-            if not waiter.may_use(replica):
+            if not waiter.may_use(replica) or self._holds.keeps_from(waiter, replica):
                 return False
-            lease = self._lease(waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only)
+            waited = self._clock() - waiter.since
+            lease = self._lease(
+                waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only, waited
+            )
+            if isinstance(lease, Wait):
+                self._holds.hold(waiter, lease)
+                return False
             if lease is None:
                 return False
             waiter.account.book.charge(waiter.account)
@@ -224,8 +248,9 @@ class Admission(FleetListener):
             self._make_room(waiter)
         self._queue.add(waiter)
         waiter.exchange.stage = Stage.QUEUED
+        waiter.since = self._clock()
         ledger.queued[model] = ledger.queued.get(model, 0) + 1
-        ledger.hold(waiter.exchange, self._clock())
+        ledger.hold(waiter.exchange, waiter.since)
 
     def _make_room(self, newcomer: Waiter) -> None:
         shed = self._queue.to_shed_for(newcomer.account, newcomer.exchange.priority)
@@ -242,8 +267,24 @@ class Admission(FleetListener):
 
     def _leave(self, waiter: Waiter) -> None:
         if self._queue.remove(waiter):
+            self._holds.drop(waiter)
             self._ledger.queued[waiter.pool.model] -= 1
             self._ledger.let_go(waiter.exchange)
+
+    def _ask_again(self, waiter: Waiter) -> None:
+        """It has been held for long enough."""
+        self._offer_rooms((waiter.pool,))
+
+    def _let_go(self, waiters: Sequence[Waiter]) -> None:
+        """Hold them no more, and see who has room for them."""
+        for waiter in waiters:
+            self._holds.drop(waiter)
+        self._offer_rooms({waiter.pool for waiter in waiters})
+
+    def _offer_rooms(self, pools: Iterable[Pool]) -> None:
+        for pool in pools:
+            for replica in pool.ready:
+                self.room_at(replica)
 
     # Grants
 
@@ -254,8 +295,10 @@ class Admission(FleetListener):
         exchange: Exchange,
         tried: Sequence[Replica],
         only: Replica | None,
-    ) -> Lease | None:
-        """Ask the policy and lease what it chose; None when nobody has room or it says to wait."""
+        waited: float = 0.0,
+    ) -> Lease | Wait | None:
+        """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
+        room."""
         candidates: Sequence[Replica] = pool.ready if only is None else [only]
         if pool.bounded or tried:
             candidates = [one for one in candidates if one.has_room and one not in tried]
@@ -264,27 +307,28 @@ class Admission(FleetListener):
         now = self._clock()
         if now < self._cooling_until:
             candidates = [one for one in candidates if not one.cooling(now)] or candidates
-        desk = self._desks.get(pool.model) or self._open_desk(pool)
-        choice = desk.policy.pick(request, View(pool.replicas, candidates, now, self._random))
+        desk, decisions = self._desks.of(pool), self._desks.decisions
+        view = View(pool.replicas, candidates, now, self._random, waited)
+        draft = None
+        if now >= decisions.due_at or ((tried or waited) and decisions.follows(exchange)):
+            draft = Draft(Case(desk.name, desk.policy, desk.shadow, request, exchange, view, tried, only))
+        choice = desk.policy.pick(request, view)
         if isinstance(choice, Wait):
-            return None
+            if draft is not None:
+                decisions.keep(draft, choice)
+            return choice
+        advice = desk.choose(request, exchange, choice, view)
+        if draft is not None:
+            decisions.keep(draft, choice, advice)
         exchange.leased_at = now
         exchange.replica = choice.name
         account = desk.book.account(exchange.caller)
         lease = Lease(self._ledger, choice, exchange, account)
         if self._queue.waiters:
             self._queue.shift(account)
-        desk.policy.sent(request, choice)
+        if desk.learns:
+            desk.sent(request, exchange, choice, advice, now)
         return lease
-
-    def _open_desk(self, pool: Pool) -> Desk:
-        """Pools that share a replica share a book: they compete for its room."""
-        known = (self._books[replica] for replica in pool.replicas if replica in self._books)
-        book = next(known, None) or Book(self._rules.shares)
-        for replica in pool.replicas:
-            self._books.setdefault(replica, book)
-        desk = self._desks[pool.model] = Desk(self._make_policy(), book)
-        return desk
 
 
 def _why_none(pool: Pool, tried: Sequence[Replica]) -> str:

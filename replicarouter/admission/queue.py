@@ -22,7 +22,8 @@ SLACK = 32
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """One queued request. `granted` resolves with its lease; whoever resolves it must find it open."""
+    """One queued request. `granted` resolves with its lease; whoever resolves it must find it open.
+    It waits `since` then, in seconds on the router's clock."""
 
     serial: int
     request: InferenceRequest
@@ -32,6 +33,7 @@ class Waiter:
     granted: "asyncio.Future[Lease]"
     account: Account
     only: Replica | None = None
+    since: float = 0.0
 
     @property
     def place(self) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from replicarouter.cli.settings_flags import (
 )
 from replicarouter.settings import Loaded, ReplicaSettings, Settings, load_settings
 from replicarouter.settings.keys import Key, keys_of
-from replicarouter.settings.scope import scope_note, without_effect
+from replicarouter.settings.scope import scope_note
 
 NAME = "config"
 HELP = "show, check and explain settings"
@@ -51,7 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> str:
     loaded = settings_from(arguments, os.environ)
-    _warn(loaded)
     if arguments.json:
         settings = loaded.settings.model_dump(mode="json")
         return json.dumps({"settings": settings, "origins": dict(loaded.origins)}, indent=2)
@@ -82,14 +81,8 @@ def _replica_text(replica: ReplicaSettings) -> str:
     return f"{replica.url} ({', '.join(facts)})"
 
 
-def _warn(loaded: Loaded) -> None:
-    for name in without_effect(loaded.settings):
-        sys.stderr.write(f"replicarouter: {name} has no effect in this version\n")
-
-
 def _check(arguments: argparse.Namespace) -> str:
     loaded = load_settings(flags={}, environ={}, config=arguments.file)
-    _warn(loaded)
     count = len(loaded.settings.replicas)
     replicas = "1 replica" if count == 1 else f"{count} replicas"
     return f"{arguments.file}: OK, {replicas}, policy {loaded.settings.policy}"

@@ -10,7 +10,6 @@ from replicarouter import __version__
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import Settings
-from replicarouter.settings.scope import without_effect
 
 ASSUMED_MAX_NUM_SEQS = 256
 """vLLM's usual default, for replicas whose own is not configured."""
@@ -84,7 +83,7 @@ def start_up_block(
         f"replicarouter {__version__}",
         f"  clients      {'https' if settings.tls.cert else 'http'}://{_in_url(settings.host)}:{port}",
         f"  operators    {admin}",
-        f"  policy       {settings.policy}",
+        f"  policy       {_policies(settings)}",
         f"  connector    limit {limit}; the fleet can run {capacity.requests} requests{assumed}",
         f"  descriptors  {descriptors}; a request takes two",
         f"  settings     read again {reload}",
@@ -93,6 +92,13 @@ def start_up_block(
         *(f"  warning: {text}" for text in _warnings(settings, replicas, capacity, descriptors)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _policies(settings: Settings) -> str:
+    """The policy, those of pools that have others, and the one that is asked beside them."""
+    others = "".join(f"; {model}: {pool.policy}" for model, pool in settings.pools.items())
+    shadow = settings.policy_options.shadow
+    return f"{settings.policy}{others}{f'; shadow: {shadow}' if shadow else ''}"
 
 
 def _in_url(host: str) -> str:
@@ -146,5 +152,3 @@ def _warnings(
     for one in replicas:
         if one.state is not State.READY:
             yield f"replica {one.name} is not ready: {one.why}; it joins when its probes pass"
-    for name in without_effect(settings):
-        yield f"{name} is set, but has no effect in this version"

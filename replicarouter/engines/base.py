@@ -12,7 +12,8 @@ Samples = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
 class EngineReading:
     """One scrape of one replica, summed over the engines behind its address.
 
-    Counts are requests, `kv_usage` is a ratio 0 to 1, counters grow from the engine's start.
+    Counts are requests, `kv_usage` is a ratio 0 to 1, counters grow from the engine's start, `kv_capacity`
+    is in tokens.
     `None`: this engine does not say.
     """
 
@@ -25,6 +26,7 @@ class EngineReading:
     spec_accept_length: float | None = None
     steps: float | None = None
     start_time: float | None = None
+    kv_capacity: float | None = None
     model: str = ""
     missing: tuple[str, ...] = ()
 

@@ -38,6 +38,7 @@ class Ledger:
         self.client_gone = Counter()  # stage
         self.ejections = Counter()  # replica, reason
         self.connections: list[Connections] = []
+        self.special: set[int] = set()  # Rows whose cost is not just what is outstanding there.
         self.waiting_for_slot = 0
         self._free_rows: list[int] = []
         self._held: dict[Exchange, float] = {}
@@ -64,6 +65,7 @@ class Ledger:
         """Take back the row of a replica that is gone; its counts must be zero."""
         # Its idle connections close later, and count down the old object.
         self.connections[row // ROW] = Connections()
+        self.special.discard(row)
         self._free_rows.append(row)
 
     def connections_of(self, row: int) -> Connections:

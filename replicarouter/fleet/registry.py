@@ -39,6 +39,9 @@ class FleetListener:
     def widened(self, replica: Replica) -> None:
         """`replica`, which is ready, takes more requests than a moment ago, or others."""
 
+    def lost(self, replica: Replica) -> None:
+        """`replica` takes no requests any more: it has gone out, or is to."""
+
     def added(self, replica: Replica) -> None:
         """`replica` has joined the fleet."""
 
@@ -230,10 +233,13 @@ class Fleet:
         self.wake(replica)
 
     def wake(self, replica: Replica) -> None:
-        """Tell the listeners that `replica` takes requests, if it does."""
-        if replica.state is State.READY:
-            for listener in self.listeners:
+        """Tell the listeners whether `replica` takes requests."""
+        takes = replica.state is State.READY
+        for listener in self.listeners:
+            if takes:
                 listener.ready(replica)
+            else:
+                listener.lost(replica)
 
     def _widen(self, replica: Replica) -> None:
         if replica.state is State.READY:

@@ -52,6 +52,10 @@ class Replica:
     "file" or "admin". `trial`: it is back from an ejection, and its next request has to succeed;
     `stalled`: it has our requests and does nothing; `probe_failing`: its last probe failed.
 
+    `special` are the rows of the ledger's replicas that have, or had, failures, load of others or a slow
+    start. The cost of all others is what they have outstanding by their weight, which can be compared
+    without asking each.
+
     Times are seconds on the router's clock: `heard_at` of its last response byte over the attempts that
     have ended, `reborn_at` when its port was found open again after it had been closed, `ejected_until`
     and `cool_until` as they say.
@@ -63,6 +67,7 @@ class Replica:
     most: int = 0
     name: str = ""
     weight: float = 1.0
+    special: set[int] = field(default_factory=set)
     origin: str = "file"
     health: State = State.LOADING
     duty: Duty = Duty.ACTIVE
@@ -92,7 +97,8 @@ class Replica:
         unless its own settings say otherwise."""
         own = settings.max_outstanding
         most = most if own is None else own
-        return cls(settings, ledger.add_row(), ledger.cells, most, settings.name, settings.weight)
+        row = ledger.add_row()
+        return cls(settings, row, ledger.cells, most, settings.name, settings.weight, ledger.special)
 
     @property
     def state(self) -> State:
@@ -122,6 +128,7 @@ class Replica:
     def start_slowly(self, now: float, seconds: float) -> None:
         """Let its share grow to its full weight over `seconds`."""
         self._ramp_from, self._full_at = now, now + seconds
+        self.special.add(self.row)
 
     def cooling(self, now: float) -> bool:
         """Whether it said lately that it is busy: others are preferred."""
@@ -161,6 +168,8 @@ class Replica:
         self.reading = Reading(engine, now, own)
         reported = (engine.running or 0) + (engine.waiting or 0)
         self.foreign = max(0.0, reported - max(self._own_peaks))
+        if self.foreign:
+            self.special.add(self.row)
 
     def fresh_reading(self, now: float, limit: float) -> Reading | None:
         """The last reading unless it is older than `limit` seconds."""
@@ -171,6 +180,7 @@ class Replica:
         """Remember a failure, for the penalty that keeps a fast-failing replica unattractive."""
         self._forget_failures(now)
         self.failures.append(now)
+        self.special.add(self.row)
 
     def load(self, now: float) -> float:
         """Outstanding, what others have there, and recent failures: what a newcomer queues behind."""
@@ -195,6 +205,12 @@ class Replica:
         if now >= self._full_at:
             return (load + 1) / self.weight
         return load / self.share(now) + 1 / self.weight
+
+    def settle(self, now: float) -> None:
+        """Take it off the special ones once its cost is what it has outstanding, by its weight."""
+        self._forget_failures(now)
+        if not self.foreign and not self.failures and now >= self._full_at:
+            self.special.discard(self.row)
 
     def _forget_failures(self, now: float) -> None:
         while self.failures and self.failures[0] <= now - PENALTY:

@@ -1,12 +1,28 @@
 """The contract of a policy. A policy is pure and synchronous: no I/O, no clock, no global."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.protocol.request import InferenceRequest
+from replicarouter.protocol.request import InferenceRequest, Needs
+from replicarouter.settings import PolicyOptions
+
+HIT = "hit"
+"""The key's own replica, seen before."""
+
+NEW = "new"
+"""A key that was not seen before."""
+
+SPILL = "spill"
+"""Load sent it elsewhere than to the key's own replica."""
+
+REHASH = "rehash"
+"""The key's own replica is gone, or cannot take requests now."""
+
+NONE = "none"
+"""The request has no key."""
 
 
 @dataclass(slots=True, eq=False)
@@ -14,44 +30,98 @@ class View:
     """What a policy may look at. `candidates` is a non-empty subset of `replicas`: ready, with room (on
     trial after an ejection that is one request at a time), not yet tried by this request; those that are
     cooling off are left out as long as others remain. Load is compared per `Replica.share(now)`, which is
-    the weight, or less while a replica starts slowly. `now` is in seconds on the router's clock."""
+    the weight, or less while a replica starts slowly. `now` is in seconds on the router's clock; `waited`
+    is for how many seconds this request has been queued.
+
+    The list `replicas` is replaced when its members change, and never changed in place after that."""
 
     replicas: Sequence[Replica]
     candidates: Sequence[Replica]
     now: float
     random: Random
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Hold the request for `replica`, which is full now but worth the wait, within its deadline."""
+    """Hold the request for `replica`, which is full now but worth the wait: for `seconds` at most, then
+    the policy is asked again."""
 
     replica: Replica
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a request ended at its replica: `outcome` as in the metrics, and the tokens that its engine
+    told of. `prompt_tokens` 0 and `cached_tokens` None: it did not say."""
+
+    outcome: str
+    prompt_tokens: int = 0
+    cached_tokens: int | None = None
+    completion_tokens: int = 0
+
+
+Figures = Mapping[str, Mapping[str, float]]
+"""For each candidate, by name, what a policy compares: a name and a number each."""
 
 
 class Policy(Protocol):
-    """Chooses which replica gets the next request. One object serves one pool."""
+    """Chooses which replica gets the next request. One object serves one pool.
+
+    `needs` says what it has to know of a request; the fields of others may be empty. `learns` says that
+    `sent`, `began` and `finished` are to be called; the others spare them. Times are in seconds on the
+    router's clock. No method raises, whatever the request."""
+
+    needs: ClassVar[Needs]
+    learns: ClassVar[bool]
+
+    @classmethod
+    def of(cls, options: PolicyOptions) -> Self:
+        """Make one that goes by `options`."""
 
     def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
-        """Choose one of `view.candidates`, or ask to wait."""
+        """Choose one of `view.candidates`, or ask to wait; note how in `request.affinity`."""
 
-    def sent(self, request: InferenceRequest, replica: Replica) -> None:
+    def explain(self, request: InferenceRequest, view: View) -> Figures:
+        """What `pick` would compare now. Changes nothing, so that it may be asked beside `pick`."""
+
+    def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """A request was handed to `replica`."""
 
-    def finished(self, request: InferenceRequest, replica: Replica, outcome: str) -> None:
-        """A request that was handed to `replica` ended with `outcome`."""
+    def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:
+        """The first content of its answer came: its prompt has been computed. Streams only."""
+
+    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:
+        """A request that was handed to `replica` ended."""
 
     def removed(self, replica: Replica) -> None:
         """`replica` has left the pool: forget it."""
 
 
 class Forgetful:
-    """The three hooks for policies that learn nothing from them."""
+    """What policies have in common that look at load alone and learn nothing."""
 
-    def sent(self, request: InferenceRequest, replica: Replica) -> None:
+    needs: ClassVar[Needs] = Needs.NOTHING
+    learns: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, options: PolicyOptions) -> Self:  # noqa: ARG003
+        """None of the options matters."""
+        return cls()
+
+    def explain(self, request: InferenceRequest, view: View) -> Figures:  # noqa: ARG002
+        """The load of each, and its load per share with one more request."""
+        now = view.now
+        return {one.name: {"load": one.load(now), "cost": one.cost(now)} for one in view.candidates}
+
+    def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """Nothing to learn."""
 
-    def finished(self, request: InferenceRequest, replica: Replica, outcome: str) -> None:
+    def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:
+        """Nothing to learn."""
+
+    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:
         """Nothing to learn."""
 
     def removed(self, replica: Replica) -> None:

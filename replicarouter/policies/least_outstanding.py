@@ -2,6 +2,7 @@
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
+from replicarouter.policies.crowd import Crowd
 from replicarouter.protocol.request import InferenceRequest
 
 
@@ -9,21 +10,16 @@ class LeastOutstanding(Forgetful):
     """Equal replicas take turns: the search starts behind the last choice."""
 
     def __init__(self) -> None:
+        self._crowd = Crowd()
         self._start = 0
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
         """Choose the candidate with the least load per share."""
-        candidates = view.candidates
-        count = len(candidates)
-        now = view.now
-        start = self._start
-        least = float("inf")
-        chosen = 0
-        for step in range(count):
-            index = (start + step) % count
-            replica = candidates[index]
-            load = replica.cost(now)
-            if load < least:
-                chosen, least = index, load
+        costs = self._crowd.costs(view)
+        least = min(costs)
+        try:
+            chosen = costs.index(least, self._start)
+        except ValueError:  # It stands before the last choice.
+            chosen = costs.index(least)
         self._start = chosen + 1
-        return candidates[chosen]
+        return view.candidates[chosen]

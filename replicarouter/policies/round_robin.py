@@ -1,7 +1,12 @@
 """Smooth weighted round-robin: in turn, each as often as its share says, never in bursts."""
 
+from collections.abc import Sequence
+from itertools import repeat
+from operator import add
+
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
+from replicarouter.policies.crowd import Crowd
 from replicarouter.protocol.request import InferenceRequest
 
 
@@ -10,24 +15,30 @@ class RoundRobin(Forgetful):
     turn, the richest is chosen and pays the sum of all shares."""
 
     def __init__(self) -> None:
-        self._earned: dict[Replica, float] = {}
+        self._crowd = Crowd()
+        self._earned: list[float] = []
+        self._earners: Sequence[Replica] = ()
+        self._away: dict[Replica, float] = {}
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
         """Choose the candidate that has earned most."""
-        earned = self._earned
-        now = view.now
-        total = 0.0
-        best = view.candidates[0]
-        most = float("-inf")
-        for replica in view.candidates:
-            share = replica.share(now)
-            total += share
-            amount = earned[replica] = earned.get(replica, 0.0) + share
-            if amount > most:
-                best, most = replica, amount
-        earned[best] -= total
-        return best
+        candidates = view.candidates
+        if candidates != self._earners:
+            self._settle()
+            self._earners = [*candidates]
+            self._earned = [*map(self._away.get, candidates, repeat(0.0))]
+        shares = self._crowd.shares(view)
+        self._earned = earned = [*map(add, self._earned, shares)]
+        best = earned.index(max(earned))
+        earned[best] -= sum(shares)
+        return candidates[best]
 
     def removed(self, replica: Replica) -> None:
         """Forget what the replica had earned."""
-        self._earned.pop(replica, None)
+        self._settle()
+        self._earners, self._earned = (), []
+        self._away.pop(replica, None)
+
+    def _settle(self) -> None:
+        """Note what each has earned so far, for when it is a candidate again."""
+        self._away.update(zip(self._earners, self._earned, strict=True))

@@ -27,11 +27,11 @@ LONGEST_COMMENT = 64
 
 
 class Usage(NamedTuple):
-    """Tokens of one answer, as its engine counted them."""
+    """Tokens of one answer, as its engine counted them; `cached` None when it does not say."""
 
     prompt: int = 0
     completion: int = 0
-    cached: int = 0
+    cached: int | None = None
 
 
 def begins_answer(data: bytes) -> bool:
@@ -52,10 +52,11 @@ def find_usage(tail: bytes) -> Usage | None:
     if fields is None:
         return None
     details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details") or {}
+    cached = _counted(fields, "cache_read_input_tokens")
     return Usage(
         prompt=_count(fields, "prompt_tokens", "input_tokens"),
         completion=_count(fields, "completion_tokens", "output_tokens"),
-        cached=_count(fields, "cache_read_input_tokens") or _count(details, "cached_tokens"),
+        cached=_counted(details, "cached_tokens") if cached is None else cached,
     )
 
 
@@ -76,12 +77,17 @@ def _object(data: bytes, start: int) -> dict[str, Any] | None:
 
 def _count(fields: object, *names: str) -> int:
     """The first of these fields that holds a number; 0 without one."""
+    return _counted(fields, *names) or 0
+
+
+def _counted(fields: object, *names: str) -> int | None:
+    """The first of these fields that holds a number."""
     if isinstance(fields, dict):
         for name in names:
             value = fields.get(name)
             if isinstance(value, int):
                 return value
-    return 0
+    return None
 
 
 def declines_in_band(tail: bytes) -> bool:

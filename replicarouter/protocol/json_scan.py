@@ -34,8 +34,13 @@ _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _FLAT = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
 _LEAF = rb"[\[{](?:" + _FLAT + rb")*+[\]}]"
 _SHALLOW = rb"[\[{](?:" + _FLAT + rb"|" + _LEAF + rb")*+[\]}]"
+_DEEP = rb"[\[{](?:" + _FLAT + rb"|" + _SHALLOW + rb")*+[\]}]"
 _CONTENT = re.compile(rb"(?:" + _FLAT + rb"|" + _SHALLOW + rb")*+", re.DOTALL)
 """What stands in an array or object: values, and what is nested at most two deep, as in most messages."""
+
+_VALUE = rb'[^\s"{}\[\],:]++|"(?:[^"\\]++|\\.)*+"|' + _DEEP
+_ELEMENTS = re.compile(rb"(?:[ \t\n\r]*+(?:" + _VALUE + rb")[ \t\n\r]*+,)*+", re.DOTALL)
+"""Elements of an array, each with the comma behind it."""
 
 
 class BadJson(Exception):
@@ -49,31 +54,38 @@ def scan_object(body: bytes, names: Collection[str]) -> Generator[None, None, di
     """
     found: dict[str, Span] = {}
     fields = 0
-    at = _after(body, b"{", len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0)
+    at = after_mark(body, b"{", len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0)
     more = not body.startswith(b"}", at)
     while more:
-        behind = yield from _after_string(body, at + 1 if body.startswith(b'"', at) else len(body))
-        name = _name(body[at:behind])
-        start = _after(body, b":", behind)
-        end = yield from _after_value(body, start)
+        behind = yield from after_string(body, at + 1 if body.startswith(b'"', at) else len(body))
+        name = read_name(body[at:behind])
+        start = after_mark(body, b":", behind)
+        end = yield from after_value(body, start)
         if name in names:
             found[name] = start, end
         fields += 1
         if fields % _FIELDS_A_STEP == 0:
             yield
-        at = _space(body, end)
+        at = after_space(body, end)
         more = not body.startswith(b"}", at)
         if more:
-            at = _after(body, b",", at)
-    if _space(body, at + 1) != len(body):
+            at = after_mark(body, b",", at)
+    if after_space(body, at + 1) != len(body):
         raise BadJson
     return found
 
 
-def _after_value(body: bytes, at: int) -> Steps:
+def after_elements(body: bytes, at: int) -> int:
+    """Go behind the comma of the last element of an array that ends, as those before it, within the window;
+    `at` if there is none, or if it is not the usual kind."""
+    return _end(_ELEMENTS, body, at)
+
+
+def after_value(body: bytes, at: int) -> Steps:
+    """Go behind the value that begins at `at`. Raises `BadJson`."""
     first = body[at : at + 1]
     if first == b'"':
-        return (yield from _after_string(body, at + 1))
+        return (yield from after_string(body, at + 1))
     if first in (b"{", b"["):
         return (yield from _after_nested(body, at + 1))
     scalar = _SCALAR.match(body, at)
@@ -82,8 +94,8 @@ def _after_value(body: bytes, at: int) -> Steps:
     return scalar.end()
 
 
-def _after_string(body: bytes, at: int) -> Steps:
-    """Go from behind the opening quote to behind the closing one.
+def after_string(body: bytes, at: int) -> Steps:
+    """Go from behind the opening quote to behind the closing one. Raises `BadJson`.
 
     Most strings end at the first quote there is, which is found at the speed of memory.
     """
@@ -131,7 +143,7 @@ def _after_nested(body: bytes, at: int) -> Steps:
             at += 1
         elif byte == _QUOTE:
             # A string that reaches over the edge of the window.
-            at = yield from _after_string(body, at + 1)
+            at = yield from after_string(body, at + 1)
         work += _BRACKET_COST + min(at - start, WINDOW)
         if work > WINDOW:
             work = 0
@@ -139,7 +151,7 @@ def _after_nested(body: bytes, at: int) -> Steps:
     return at
 
 
-def _name(quoted: bytes) -> str:
+def read_name(quoted: bytes) -> str:
     """The name as a parser reads it; nothing for one that is too long or broken to be asked for."""
     if len(quoted) > _LONGEST_NAME:
         return ""
@@ -149,15 +161,16 @@ def _name(quoted: bytes) -> str:
         return ""
 
 
-def _after(body: bytes, mark: bytes, at: int) -> int:
-    """The next thing behind `mark`, which must come next."""
-    at = _space(body, at)
+def after_mark(body: bytes, mark: bytes, at: int) -> int:
+    """The next thing behind `mark`, which must come next. Raises `BadJson`."""
+    at = after_space(body, at)
     if not body.startswith(mark, at):
         raise BadJson
-    return _space(body, at + 1)
+    return after_space(body, at + 1)
 
 
-def _space(body: bytes, at: int) -> int:
+def after_space(body: bytes, at: int) -> int:
+    """Where the next thing begins."""
     match = _SPACE.match(body, at)
     return match.end() if match else at
 

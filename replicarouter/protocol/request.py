@@ -1,8 +1,9 @@
 """What a request asks for, as far as routing needs to know. The body itself is never changed."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Any
 
 import orjson
@@ -11,27 +12,66 @@ from replicarouter.errors import InvalidRequest, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body, Endpoint
 from replicarouter.protocol.form import ModelField
 from replicarouter.protocol.json_scan import BadJson, Span, scan_object
+from replicarouter.protocol.json_values import ValueBuilder
 
 LARGE = 2**20
 """Bytes above which a JSON body is scanned in steps: parsing 30 MB of messages takes 50 to 250 ms in one
 go, in which no stream would move."""
 
+BLOCK_CHARACTERS = 512
+"""Characters of a prompt in one block of its hashes: about 128 tokens of English. Smaller ones would find
+little more in a cache and cost twice as much to look for."""
+
 NEEDS_PLAIN = "Send the request body uncompressed: its 'model' decides where it goes."
+
+KEY_FIELDS = frozenset(
+    (
+        *("prompt_cache_key", "session_id", "conversation", "user", "cache_salt"),
+        *("messages", "prompt", "input", "text", "input_ids", "token_ids"),
+        *("tools", "functions", "documents", "system", "instructions"),
+        *("image_data", "video_data", "audio_data"),
+    )
+)
+"""Fields of a body that keys are made of: others need not be built."""
 
 _READ = ("model", "previous_response_id", "stream")
 _NO_JSON = "The request body is not valid JSON."
 
 
+class Needs(IntFlag):
+    """What a policy has to know of a request beside its endpoint and model."""
+
+    NOTHING = 0
+    SESSION = 1
+    HEAD = 2
+    BLOCKS = 4
+
+
 @dataclass(slots=True, eq=False)
 class InferenceRequest:
     """One request as policies see it. `model` is None when it names none; `model_at` is where its value
-    stands in the body, if that is known. `response_id`: the stored response that it builds upon."""
+    stands in the body, if that is known. `response_id`: the stored response that it builds upon.
+
+    `fields` is the body's JSON object until the keys have been read from it. The keys, as far as some
+    policy needs them: `session` is the hash of the session key, `head` that of the conversation's stable
+    head; `blocks` are chained hashes of the prompt's `characters`, one for each whole
+    `block_characters` of them. `affinity` is how the policy that chose its replica came to it,
+    `found` how many of the characters it expects to be cached there.
+    """
 
     endpoint: Endpoint
     model: str | None
     stream: bool = False
     model_at: Span | None = None
     response_id: str | None = None
+    fields: Mapping[str, Any] | None = None
+    session: int | None = None
+    head: int | None = None
+    blocks: Sequence[int] = ()
+    block_characters: int = BLOCK_CHARACTERS
+    characters: int = 0
+    affinity: str = "none"
+    found: int = 0
 
 
 def understand(
@@ -61,18 +101,28 @@ def understand(
     return _asked(endpoint, fields)
 
 
-def understand_large(endpoint: Endpoint, body: bytes) -> Generator[None, None, InferenceRequest]:
+def understand_large(
+    endpoint: Endpoint, body: bytes, *, wants_keys: bool = False
+) -> Generator[None, None, InferenceRequest]:
     """Read the same from a large JSON body, in steps between which others may run.
 
-    What is not read is left for the engine to judge; it must be UTF-8, as RFC 8259 (section 8.1) asks for.
-    Raises `InvalidRequest`.
+    With `wants_keys` its `fields` are those of `KEY_FIELDS`, each as `ValueBuilder` builds it; else there are
+    none. What is not read is left for the engine to judge; it must be UTF-8, as RFC 8259 (section 8.1) asks
+    for. Raises `InvalidRequest`.
     """
     try:
-        spans = yield from scan_object(body, _READ)
+        spans = yield from scan_object(body, KEY_FIELDS.union(_READ) if wants_keys else _READ)
     except BadJson:
         raise InvalidRequest(_NO_JSON) from None
-    inference = _asked(endpoint, {name: _scanned(body[start:end]) for name, (start, end) in spans.items()})
+    read = {name: _scanned(body[slice(*spans[name])]) for name in _READ if name in spans}
+    inference = _asked(endpoint, read)
     inference.model_at = spans.get("model")
+    inference.fields = None
+    if wants_keys:
+        fields = {}
+        for name in spans.keys() & KEY_FIELDS:
+            fields[name] = yield from ValueBuilder(body).build(spans[name])
+        inference.fields = fields
     return inference
 
 
@@ -85,7 +135,7 @@ def _asked(endpoint: Endpoint, fields: Mapping[str, Any]) -> InferenceRequest:
     model = fields.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("The field 'model' must be a string.", param="model")
-    inference = InferenceRequest(endpoint, model, fields.get("stream") is True)
+    inference = InferenceRequest(endpoint, model, fields.get("stream") is True, fields=fields)
     previous = fields.get("previous_response_id")
     if isinstance(previous, str):
         inference.response_id = previous

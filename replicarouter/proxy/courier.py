@@ -154,7 +154,7 @@ class Courier:
             raise
         finally:
             roads.ledger.attempts.add((replica.name, result))
-            roads.admission.give_back(lease, errand.inference, errand.pool, outcome=result, failed=failed)
+            roads.admission.give_back(lease, errand.pool, outcome=result, failed=failed)
         return False
 
     async def _carry(self, errand: Errand, lease: Lease) -> Attempt:

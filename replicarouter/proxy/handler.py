@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from aiohttp import hdrs
 from multidict import istr
 
+from replicarouter.admission.controller import Admission
 from replicarouter.admission.owners import Owners
+from replicarouter.affinity.reader import KeyReader
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining, InternalError, MethodNotAllowed, RouterError, TotalTimeout
 from replicarouter.exchange import OTHER, Exchange
@@ -55,6 +57,7 @@ class Rooms:
 
     fleet: Fleet
     ledger: Ledger
+    admission: Admission
     courier: Courier
     intake: Intake
     endpoints: Endpoints
@@ -67,11 +70,12 @@ class Rooms:
 
 class Corridor:
     """Serves the main port. `draining` makes it answer new requests with 503 and nothing else; `limits`
-    may be replaced at any time."""
+    and `keys` may be replaced at any time."""
 
-    def __init__(self, rooms: Rooms, limits: Limits, clock: Clock) -> None:
+    def __init__(self, rooms: Rooms, limits: Limits, keys: KeyReader, clock: Clock) -> None:
         self._rooms = rooms
         self.limits = limits
+        self.keys = keys
         self._clock = clock
         self.draining = False
 
@@ -198,7 +202,8 @@ class Corridor:
                 encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
                 must_read = len(rooms.fleet.pools) > 1 or bool(rooms.aliases and not endpoint.added)
                 if body is None:
-                    asked = Asked(endpoint, kind, encoded=encoded, must_read=must_read)
+                    wants_keys = rooms.admission.wants_keys
+                    asked = Asked(endpoint, kind, encoded=encoded, must_read=must_read, wants_keys=wants_keys)
                     body, inference = await self._receive(request, asked, exchange)
                 else:
                     exchange.bytes_in = len(body.data)
@@ -217,6 +222,8 @@ class Corridor:
                 errand = Errand(inference, pool, message, body, caller, exchange)
             exchange.model = errand.pool.model
             errand.target, errand.upgrade = target, upgrade
+            # Its tree of objects must not be held while the answer streams.
+            self.keys.read(inference, message.headers, rooms.admission.needs(errand.pool))
             await rooms.courier.deliver(errand)
         finally:
             if body is not None:

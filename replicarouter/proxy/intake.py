@@ -24,12 +24,13 @@ from replicarouter.proxy.upload import Upload
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is known of a request before its body: `must_read` says that the model in it decides where it
-    goes, `encoded` that it is compressed."""
+    goes, `encoded` that it is compressed, `wants_keys` that some policy goes by what else it says."""
 
     endpoint: Endpoint
     kind: Kind
     encoded: bool
     must_read: bool
+    wants_keys: bool = False
 
     @property
     def passes_through(self) -> bool:
@@ -80,7 +81,7 @@ async def _understand(asked: Asked, data: bytes) -> InferenceRequest:
     """Small bodies at once; large ones in steps, so that streams go on meanwhile."""
     if len(data) <= LARGE or asked.encoded:
         return understand(asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read)
-    steps = understand_large(asked.endpoint, data)
+    steps = understand_large(asked.endpoint, data, wants_keys=asked.wants_keys)
     while True:
         try:
             next(steps)

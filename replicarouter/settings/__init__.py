@@ -5,15 +5,19 @@ from replicarouter.settings.api_keys import NamedKey, named_keys
 from replicarouter.settings.load import Loaded, load_settings
 from replicarouter.settings.replica import ReplicaSettings
 from replicarouter.settings.sections import (
+    POLICY_NAMES,
     AdminSettings,
     AdmissionSettings,
     EjectSettings,
     HealthSettings,
+    PolicyName,
+    PolicyOptions,
+    PoolSettings,
     PriorityHeader,
     ScrapeSettings,
     TlsSettings,
 )
-from replicarouter.settings.tree import POLICY_NAMES, Settings
+from replicarouter.settings.tree import Settings
 
 __all__ = [
     "POLICY_NAMES",
@@ -23,6 +27,9 @@ __all__ = [
     "HealthSettings",
     "Loaded",
     "NamedKey",
+    "PolicyName",
+    "PolicyOptions",
+    "PoolSettings",
     "PriorityHeader",
     "ReplicaSettings",
     "ScrapeSettings",

@@ -83,9 +83,14 @@ def keys_of(tree: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Key]:
 def known_keys(tree: type[BaseModel], location: Location) -> list[str]:
     """List the keys of the section at a place of a tree."""
     section = tree
+    names_an_entry = False
     for part in location:
-        if isinstance(part, str):
-            kinds = list(_kinds(section.model_fields[part].annotation))
-            items = [item for kind in kinds for item in get_args(kind) if get_origin(kind) is list]
-            section = next(kind for kind in [*kinds, *items] if _is_model(kind))
+        # Neither a position in a list nor the name of an entry of a mapping leads further down.
+        if isinstance(part, int) or names_an_entry:
+            names_an_entry = False
+            continue
+        kinds = list(_kinds(section.model_fields[part].annotation))
+        items = [item for kind in kinds for item in get_args(kind) if get_origin(kind) in {list, dict}]
+        section = next(kind for kind in [*kinds, *items] if _is_model(kind))
+        names_an_entry = any(get_origin(kind) is dict for kind in kinds)
     return list(section.model_fields)

@@ -1,5 +1,5 @@
-"""Settings of the tree whose feature this version does not have. Both tables get shorter as
-features arrive; a name may be a setting, a section, or one field of the replicas."""
+"""Settings of the tree whose feature this version does not have. The table gets shorter as features
+arrive; a name may be a setting, a section, or one field of the replicas."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 REFUSED = ("workers", "replicas[].role")
 """Without these, what was asked for would silently be missing: protection, or another meaning."""
-
-WITHOUT_EFFECT = ("policy_options",)
-"""Accepted, so that one file serves several versions, but not acted on."""
 
 
 def refused(
@@ -40,16 +37,7 @@ def scope_note(name: str) -> str:
 
     `name` is a dotted key, that of a replica's field with `replicas[]` in front.
     """
-    if _listed(name, REFUSED):
-        return "in this version only the default"
-    return "no effect in this version" if _listed(name, WITHOUT_EFFECT) else ""
-
-
-def without_effect(settings: "Settings") -> list[str]:
-    """List the dotted names of settings that differ from their default and are not acted on."""
-    return [
-        dotted(location) for location, _ in _changed(settings, ()) if _listed(_name(location), WITHOUT_EFFECT)
-    ]
+    return "in this version only the default" if _listed(name, REFUSED) else ""
 
 
 def _name(location: Location) -> str:

@@ -6,12 +6,14 @@ from pydantic import Field, model_validator
 
 from replicarouter.settings.url_pattern import AllowedUrl
 from replicarouter.settings.values import (
+    ByteCount,
     Count,
     FileName,
     Flag,
     HeaderName,
     Host,
     Interval,
+    LoadFactor,
     Origin,
     Port,
     PositiveCount,
@@ -29,6 +31,18 @@ from replicarouter.settings.values import (
     is_loopback,
     lower_case,
 )
+
+PolicyName = Literal[
+    "round-robin",
+    "least-outstanding",
+    "power-of-two",
+    "random",
+    "session",
+    "prefix-hash",
+    "prefix-cache",
+]
+POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
+"""The policies that can be configured: the keys of the registry of policies."""
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "text", "json"]
@@ -63,6 +77,14 @@ class AdminSettings(Section):
         return self
 
 
+class PoolSettings(Section):
+    """What holds for the replicas of one model."""
+
+    policy: Annotated[PolicyName, accepts_one_of(PolicyName)] = Field(
+        description="Which of them gets the next request."
+    )
+
+
 class PolicyOptions(Section):
     """What a policy can be told."""
 
@@ -80,6 +102,25 @@ class PolicyOptions(Section):
     )
     stick_to_api_key: Switch = Field(
         default=False, description="Take the caller's key for the session key if there is no other."
+    )
+    load_factor: LoadFactor = Field(
+        default=1.25,
+        description="Times the mean of outstanding requests (but at least 4) that a replica may have before "
+        "`session` and `prefix-hash` send a key elsewhere.",
+    )
+    prefix_index_bytes: ByteCount = Field(
+        default=256 * 2**20,
+        description="Most memory for what `prefix-cache` remembers of each pool's replicas.",
+    )
+    shadow: Annotated[PolicyName, accepts_one_of(PolicyName)] | None = Field(
+        default=None,
+        description="Another policy that is asked beside the real one, for the metrics only: "
+        "what it would have done.",
+    )
+    decisions_per_second: Count = Field(
+        default=50,
+        description="Most routing decisions a second that are kept for `GET /admin/decisions/{request_id}`; "
+        "0 for none.",
     )
 
 

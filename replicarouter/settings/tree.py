@@ -1,6 +1,6 @@
 """The root of the settings tree. A setting is a field here or in `sections`."""
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -9,6 +9,7 @@ from replicarouter.settings.api_keys import ApiKeys
 from replicarouter.settings.keys import DELIMITER, PREFIX
 from replicarouter.settings.replica import ReplicaSettings
 from replicarouter.settings.sections import (
+    POLICY_NAMES,
     AdminSettings,
     AdmissionSettings,
     ConnectorSettings,
@@ -17,7 +18,9 @@ from replicarouter.settings.sections import (
     EjectSettings,
     HealthSettings,
     LogSettings,
+    PolicyName,
     PolicyOptions,
+    PoolSettings,
     RetrySettings,
     ScrapeSettings,
     TimeoutSettings,
@@ -39,10 +42,6 @@ from replicarouter.settings.values import (
     accepts_one_of,
     conflict,
 )
-
-PolicyName = Literal["round-robin", "least-outstanding", "power-of-two", "random"]
-POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
-"""The policies that can be configured: the keys of the registry of policies."""
 
 SOURCES = "sources"
 """The one keyword that is no setting: the sources to read, the strongest first."""
@@ -81,6 +80,13 @@ class Settings(BaseSettings):
         description=f"Which replica gets the next request: {', '.join(POLICY_NAMES)}.",
     )
     policy_options: PolicyOptions = PolicyOptions()
+    pools: Annotated[
+        dict[str, PoolSettings], accepts_items("a mapping of model names to mappings with the key policy")
+    ] = Field(
+        default_factory=dict,
+        description="What differs for the replicas of a model: model name to a mapping with `policy`, "
+        "a name as above.",
+    )
     connector: ConnectorSettings = ConnectorSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     admission: AdmissionSettings = AdmissionSettings()
@@ -161,6 +167,14 @@ class Settings(BaseSettings):
             if first != index:
                 reason = f"replicas[{first}] has this name too; give each a name of its own"
                 raise conflict(("replicas", index, "name"), replica.name, reason)
+        return self
+
+    @model_validator(mode="after")
+    def _check_pools(self) -> Self:
+        for model in self.pools:
+            if model in self.aliases:
+                reason = f"this is an alias: name the model, {self.aliases[model]}"
+                raise conflict(("pools", model), model, reason)
         return self
 
     @model_validator(mode="after")

@@ -183,6 +183,7 @@ Interval = Annotated[
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False), number, accepts("a number, 0 or more")]
 Share = Annotated[float, Field(ge=0, le=1), number, accepts("a number from 0 to 1")]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False), number, accepts("a number above 0")]
+LoadFactor = Annotated[float, Field(ge=1, allow_inf_nan=False), number, accepts("a number, 1 or more")]
 Switch = Annotated[bool, accepts("true or false")]
 Text = Annotated[str, Field(min_length=1), accepts("text (digits alone need quotes in YAML)")]
 Texts = Annotated[list[Text], accepts_items("a list of texts")]

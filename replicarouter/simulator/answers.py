@@ -8,7 +8,7 @@ from replicarouter.simulator.api import GenerationRequest
 from replicarouter.simulator.documents import completion_document
 from replicarouter.simulator.frames import StreamFrames
 from replicarouter.simulator.plans import cut_short
-from replicarouter.simulator.scheduler import Listener, Sequence
+from replicarouter.simulator.sequences import Listener, Sequence
 from replicarouter.simulator.usage import Usage
 
 

@@ -1,91 +1,47 @@
-"""Continuous batching as vLLM does it: a waiting queue, chunked prefill, one token for each running
-sequence in a step, KV blocks that grow and preempt. Time is an argument, so it runs in virtual time too."""
+"""Continuous batching as vLLM does it: a waiting queue, chunked prefill of what the prefix cache does not
+hold, one token for each running sequence in a step, KV blocks that grow and preempt. Time is an argument,
+so it runs in virtual time too."""
 
+from bisect import bisect_right
 from collections import OrderedDict
-from typing import Protocol
+from math import inf
 
+from replicarouter.simulator.decoding import Decoding
 from replicarouter.simulator.kv_blocks import KvBlocks
 from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.profiles import Profile
+from replicarouter.simulator.sequences import Sequence
 
 STEP_TOKEN_BUDGET = 8192
 """Tokens computed in one step at most: vLLM's `max_num_batched_tokens` when serving on large GPUs."""
 
 
-class Listener(Protocol):
-    """Whoever wants a sequence's tokens."""
-
-    def token(self) -> None:
-        """One more token is there."""
-
-    def finished(self) -> None:
-        """The last token has been told; no more calls follow."""
-
-
-class Sequence:
-    """One sequence of tokens to be generated after a prompt.
-
-    `limit` is how many will come and `finish_reason` why it then ends ("stop" or "length").
-    `cached_tokens` of the prompt need no prefill; they are 0 as long as there is no prefix cache.
-    """
-
-    __slots__ = (
-        "admitted",
-        "arrived",
-        "blocks",
-        "cached_tokens",
-        "finish_reason",
-        "last_token",
-        "limit",
-        "listener",
-        "produced",
-        "prompt_tokens",
-        "room",
-        "unfilled",
-    )
-
-    def __init__(
-        self,
-        *,
-        prompt_tokens: int,
-        limit: int,
-        listener: Listener,
-        finish_reason: str = "length",
-    ) -> None:
-        self.prompt_tokens = prompt_tokens
-        self.limit = limit
-        self.listener = listener
-        self.finish_reason = finish_reason
-        self.cached_tokens = 0
-        self.produced = 0
-        self.blocks = 0
-        self.room = 0  # tokens that still fit into its blocks
-        self.unfilled = 0  # tokens whose prefill has not been scheduled
-        self.arrived = 0.0
-        self.admitted = 0.0
-        self.last_token = 0.0
-
-
 class Scheduler:
-    """Which sequences run. Alternate `begin_step` and `finish_step`; submit and abort at any time."""
+    """Which sequences run. Alternate `begin_step` and `finish_step`, or `leap` between steps; submit and
+    abort at any time. `started` are the sequences that got their first token in the last step that was
+    finished, and `step_end` is when that was."""
 
     def __init__(self, profile: Profile, *, max_num_seqs: int, blocks: KvBlocks, measures: Measures) -> None:
         self.blocks = blocks
         self.measures = measures
+        self.started: list[Sequence] = []
+        self.step_end = 0.0
         self._profile = profile
+        self._seconds: dict[int, float] = {}  # of a step that only decodes, by the size of the batch
         self._max_num_seqs = max_num_seqs
         self._waiting: OrderedDict[Sequence, None] = OrderedDict()
         self._prefilling: list[Sequence] = []
-        self._decoding: list[Sequence] = []
+        self._decoding = Decoding(blocks.block_size)
         self._filled: list[Sequence] = []
-        self._growing: list[Sequence] = []
         self._prefill_tokens = 0
-        self._step_end = 0.0
+        self._in_step = False
+        self._even: int | None = None  # what `even_steps` has found, until something changes
+        self._stuck = False  # the head of the queue does not fit, and nothing has been freed since
 
     @property
     def running(self) -> int:
         """Sequences in the batch."""
-        return len(self._decoding) + len(self._prefilling)
+        return len(self._decoding.members) + len(self._prefilling)
 
     @property
     def waiting(self) -> int:
@@ -97,83 +53,146 @@ class Scheduler:
         if self.blocks.needed(sequence.prompt_tokens + sequence.limit) > self.blocks.total:
             raise ValueError("the sequence is longer than the KV cache")
         sequence.arrived = now
+        self._even = None
         self._waiting[sequence] = None
 
     def abort(self, sequence: Sequence) -> None:
         """Forget a sequence at once and free its blocks; for one that has ended nothing changes."""
+        self._even = None
         if sequence in self._waiting:
             del self._waiting[sequence]
-        else:
+            self._stuck = False
+        elif sequence.clock is not None or sequence in self._prefilling:
             self._leave_batch(sequence)
+
+    def blocks_of(self, sequence: Sequence) -> int:
+        """Blocks that a sequence holds, 0 unless it is in the batch. Its latest token needs room only in
+        the step that goes on from it."""
+        if sequence.clock is not None:
+            return self.blocks.needed(sequence.tokens - (not self._in_step))
+        return self.blocks.needed(sequence.tokens) if sequence in self._prefilling else 0
 
     def begin_step(self, now: float) -> float | None:
         """Make up the next batch; its duration by the profile, or None when there is nothing to do."""
         self._grow()
-        budget = max(0, STEP_TOKEN_BUDGET - len(self._decoding))
-        if self._prefilling or self._waiting:
-            left = self._admit(self._prefill(budget), now)
-            self._prefill_tokens = budget - left
-        else:
-            self._prefill_tokens = 0
+        self._prefill_tokens = 0
+        if self._prefilling or (self._waiting and not self._stuck):
+            budget = max(0, STEP_TOKEN_BUDGET - len(self._decoding.members))
+            self._prefill_tokens = budget - self._admit(self._prefill(budget), now)
         running = self.running
         if not running:
             return None
-        return self._profile.step_seconds(running, self._prefill_tokens)
+        self._even = None
+        self._in_step = True
+        seconds = self.decode_seconds(running)
+        return seconds + self._prefill_tokens * self._profile.prefill_seconds_per_token
 
     def finish_step(self, now: float) -> tuple[list[Sequence], list[Sequence]]:
         """End the step: the sequences that have a new token, and those of them that are complete."""
-        finished: list[Sequence] = []
-        growing: list[Sequence] = []
-        advanced = self._decoding
+        self._even = None
+        self._in_step = False
+        advanced = list(self._decoding.members)
         if advanced:
-            self.measures.token_gap.observe(now - self._step_end, len(advanced))
-        for sequence in advanced:
-            sequence.produced += 1
-            sequence.room -= 1
-            if sequence.produced == sequence.limit:
-                finished.append(sequence)
-            elif not sequence.room:
-                growing.append(sequence)
-        self._growing = growing
-        self._step_end = now
+            self.measures.token_gap.observe(now - self.step_end, len(advanced))
+        finished = self._decoding.advance(1)
+        self.step_end = now
+        self.started = []
         if self._filled:
-            advanced = advanced + self._first_tokens(finished, now)
-            self._decoding = advanced
-        if finished:
-            self._decoding = [s for s in advanced if s.produced < s.limit]
-            for sequence in finished:
-                self._finish(sequence, now)
+            advanced += self._first_tokens(finished, now)
+        for sequence in finished:
+            self._finish(sequence, now)
         self.measures.generation_tokens += len(advanced)
         if tokens := len(advanced) + self._prefill_tokens:
             self.measures.step_tokens.observe(tokens)
         return advanced, finished
 
+    def even_steps(self) -> int:
+        """Steps to come that only decode, all over the same batch, whatever is submitted meanwhile having
+        to wait for their end: none during a step, or when something can be prefilled."""
+        if self._even is not None:
+            return self._even
+        self._even = 0
+        admissible = self._waiting and not self._stuck
+        if self._in_step or self._prefilling or admissible or not self._decoding.members:
+            return 0
+        steps = self._decoding.steps_to_next_end()
+        free = self.blocks.free
+        if self._decoding.demand(steps) > free:
+            steps = bisect_right(range(steps), free, key=self._decoding.demand) - 1
+        self._even = steps
+        return steps
+
+    def leap(self, until: float = inf, most: int | None = None) -> tuple[int, list[Sequence]]:
+        """Run at once those of the `even_steps` that end by `until`, `most` of them at most: how many,
+        and the sequences that are complete with the last. Same results as one step after the other,
+        the first of which begins at `step_end`; their last moves `step_end`."""
+        steps = self.even_steps()
+        if most is not None:
+            steps = min(steps, most)
+        batch = len(self._decoding.members)
+        seconds = self.decode_seconds(batch) if steps else 0.0
+        if self.step_end + steps * seconds > until:
+            steps = int((until - self.step_end) / seconds) if seconds else 0
+            # The quotient may be rounded either way.
+            steps += self.step_end + (steps + 1) * seconds <= until
+            steps -= self.step_end + steps * seconds > until
+        if steps <= 0:
+            return 0, []
+        self._even = None
+        self.blocks.take(self._decoding.demand(steps))
+        finished = self._decoding.advance(steps)
+        self.step_end += steps * seconds
+        for sequence in finished:
+            self._finish(sequence, self.step_end)
+        measures = self.measures
+        measures.token_gap.observe(seconds, batch * steps)
+        measures.step_tokens.observe(batch, steps)
+        measures.generation_tokens += batch * steps
+        return steps, finished
+
+    def decode_seconds(self, batch: int) -> float:
+        """The profile's duration of a step that gives each of `batch` sequences a token."""
+        seconds = self._seconds.get(batch)
+        if seconds is None:
+            seconds = self._seconds[batch] = self._profile.decode_seconds(batch)
+        return seconds
+
     def _grow(self) -> None:
-        """Give a block to each sequence that has filled its own, if need be at the latest one's cost."""
-        for sequence in self._growing:
-            while sequence.blocks and not self.blocks.take(1):
-                self._preempt()
-            if sequence.blocks:
-                sequence.blocks += 1
-                sequence.room += self.blocks.block_size
-        self._growing = []
+        """Give a block to each sequence that has filled its own, if need be at the latest ones' cost."""
+        while (blocks := self._decoding.demand(1)) > self.blocks.free:
+            self._preempt()
+        if blocks:
+            self.blocks.take(blocks)
 
     def _preempt(self) -> None:
-        """Send the latest sequence of the batch back to the head of the queue; it starts over."""
-        sequence = (self._prefilling or self._decoding)[-1]
-        sequence.last_token = self._step_end
+        """Send the latest sequence of the batch back to the head of the queue; it starts over, with what
+        it finds of its own blocks."""
+        sequence = self._prefilling[-1] if self._prefilling else self._decoding.latest()
+        sequence.last_token = self.step_end
+        sequence.preemptions += 1
         self._leave_batch(sequence)
         self._waiting[sequence] = None
         self._waiting.move_to_end(sequence, last=False)
         self.measures.preemptions += 1
 
     def _leave_batch(self, sequence: Sequence) -> None:
-        # New lists: `finish_step` hands these out, and its caller may be walking through them.
-        self._prefilling = [s for s in self._prefilling if s is not sequence]
-        self._decoding = [s for s in self._decoding if s is not sequence]
-        self._filled = [s for s in self._filled if s is not sequence]
-        self.blocks.give_back(sequence.blocks)
-        sequence.blocks = 0
+        blocks = self.blocks_of(sequence)
+        if sequence.clock is not None:
+            self._decoding.leave(sequence)
+        else:
+            self._prefilling = [s for s in self._prefilling if s is not sequence]
+            self._filled = [s for s in self._filled if s is not sequence]
+        self._release(sequence, blocks)
+
+    def _release(self, sequence: Sequence, blocks: int) -> None:
+        """Free the `blocks` of a sequence. What of them is computed can be found from now on; the latest
+        token's part never is."""
+        held = sequence.held
+        computed = sequence.tokens - sequence.unfilled - 1
+        more = sequence.chain[sequence.known_blocks : computed // self.blocks.block_size]
+        self.blocks.release(held, blocks - len(held), more)
+        sequence.held = []
+        self._stuck = False
 
     def _prefill(self, budget: int) -> int:
         """Schedule more of the prompts begun in earlier steps; the budget that is left."""
@@ -182,19 +201,27 @@ class Scheduler:
         return budget
 
     def _admit(self, budget: int, now: float) -> int:
-        """Move sequences from the queue into the batch, in order, while all limits allow."""
-        while self._waiting and budget > 0 and self.running < self._max_num_seqs:
+        """Move sequences from the queue into the batch, in order, while all limits allow; the budget
+        that is left."""
+        blocks = self.blocks
+        while self._waiting and budget > 0:
             sequence = next(iter(self._waiting))
-            tokens = sequence.prompt_tokens + sequence.produced
-            needed = self.blocks.needed(tokens + 1)  # one more, or it would be back here at once
-            if not self.blocks.take(needed):
+            tokens = sequence.tokens
+            # At least the last token is computed, or there would be nothing to go on from.
+            findable = sequence.chain[: (tokens - 1) // blocks.block_size]
+            # With room for one more, or it would be back here at once.
+            fits = blocks.fit(findable, blocks.needed(tokens + 1))
+            if not fits or self.running >= self._max_num_seqs:
+                self._stuck = True
                 break
             del self._waiting[sequence]
-            sequence.blocks = needed
-            sequence.room = needed * self.blocks.block_size - tokens
-            sequence.unfilled = tokens - sequence.cached_tokens
-            if not sequence.produced:
+            found = blocks.take_prefix(findable, blocks.needed(tokens))
+            sequence.held = list(findable[:found])
+            sequence.known_blocks = found
+            sequence.unfilled = tokens - found * blocks.block_size
+            if not sequence.preemptions:
                 sequence.admitted = now
+                sequence.cached_tokens = found * blocks.block_size
                 self.measures.prefix_queries += sequence.prompt_tokens
                 self.measures.prefix_hits += sequence.cached_tokens
             self._prefilling.append(sequence)
@@ -202,10 +229,17 @@ class Scheduler:
         return budget
 
     def _fill(self, sequence: Sequence, budget: int) -> int:
+        """Schedule the prefill of as many tokens as the budget allows; how many. Their whole blocks can
+        be found at once, as in vLLM: others of the same step read them after they are written."""
         tokens = min(sequence.unfilled, budget)
         sequence.unfilled -= tokens
         if not sequence.unfilled:
             self._filled.append(sequence)
+        whole = (sequence.tokens - sequence.unfilled) // self.blocks.block_size
+        if fresh := sequence.chain[sequence.known_blocks : whole]:
+            sequence.held += self.blocks.publish(fresh)
+            sequence.known_blocks = whole
+            self._stuck = False
         return tokens
 
     def _first_tokens(self, finished: list[Sequence], now: float) -> list[Sequence]:
@@ -214,20 +248,25 @@ class Scheduler:
         filled, self._filled = self._filled, []
         self._prefilling = [s for s in self._prefilling if s.unfilled]
         for sequence in filled:
-            if sequence.produced:  # it had been preempted
+            if sequence.base:  # it had been preempted
                 measures.token_gap.observe(now - sequence.last_token)
             else:
+                sequence.first_token = now
+                self.started.append(sequence)
                 measures.first_token.observe(now - sequence.arrived)
                 measures.prompt_tokens += sequence.prompt_tokens
                 measures.cached_tokens += sequence.cached_tokens
-            sequence.produced += 1
-            if sequence.produced == sequence.limit:
+            sequence.base += 1
+            if sequence.base == sequence.limit:
                 finished.append(sequence)
+            else:
+                self._decoding.join(sequence)
         return filled
 
     def _finish(self, sequence: Sequence, now: float) -> None:
-        self.blocks.give_back(sequence.blocks)
-        sequence.blocks = 0
-        self.measures.finished[sequence.finish_reason] += 1
-        self.measures.request.observe(now - sequence.arrived)
-        self.measures.queue.observe(sequence.admitted - sequence.arrived)
+        sequence.ended = now
+        self._release(sequence, self.blocks.needed(sequence.tokens - 1))
+        measures = self.measures
+        measures.finished[sequence.finish_reason] += 1
+        measures.request.observe(now - sequence.arrived)
+        measures.queue.observe(sequence.admitted - sequence.arrived)

@@ -54,6 +54,7 @@ class RouterCollector(Collector):
         yield from self._connector()
         yield from self._engines()
         yield from self._times()
+        yield from self._routing()
         yield from self._router()
 
     def _requests(self) -> Iterator[Metric]:
@@ -173,7 +174,43 @@ class RouterCollector(Collector):
         ):
             yield _histogram(f"{name}_seconds", text, labels, series)
         yield _counter("tokens", "Tokens, as engines count them.", ["model", "kind"], metrics.tokens)
-        yield _counter("affinity", "Affinity of requests.", ["policy", "result"], metrics.affinity)
+
+    def _routing(self) -> Iterator[Metric]:
+        metrics = self._sources.metrics
+        for name, text, labels, counter in (
+            ("affinity", "Affinity of requests.", ["policy", "result"], metrics.affinity),
+            (
+                "affinity_cached_characters",
+                "Characters of prompts that the policy expected in the chosen replica's cache.",
+                ["policy"],
+                metrics.cached_characters,
+            ),
+            (
+                "shadow",
+                "Affinity as the shadow policy would have had it.",
+                ["policy", "result"],
+                metrics.shadow,
+            ),
+            (
+                "shadow_choices",
+                "Whether the shadow policy would have chosen the same replica.",
+                ["policy", "result"],
+                metrics.shadow_choices,
+            ),
+            (
+                "shadow_cached_characters",
+                "Characters of prompts that the shadow policy expected in its replica's cache.",
+                ["policy"],
+                metrics.shadow_cached_characters,
+            ),
+            (
+                "routed_characters",
+                "Characters of prompts by the replica that the policy, real or shadow, chose.",
+                ["policy", "replica"],
+                metrics.routed_characters,
+            ),
+        ):
+            yield _counter(name, text, labels, counter)
 
     def _router(self) -> Iterator[Metric]:
         sources = self._sources

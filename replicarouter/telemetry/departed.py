@@ -17,7 +17,12 @@ class Departed(FleetListener):
     """Folds the oldest names together. Sums over all replicas never fall."""
 
     def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
-        self._counters = ((ledger.finished, 2), (ledger.attempts, 0), (ledger.ejections, 0))
+        self._counters = (
+            (ledger.finished, 2),
+            (ledger.attempts, 0),
+            (ledger.ejections, 0),
+            (metrics.routed_characters, 1),
+        )
         self._histograms = (metrics.connect, metrics.upstream_ttft, metrics.gaps)
         self._names: dict[str, None] = {}
 

@@ -18,8 +18,7 @@ _SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
 class Metrics:
     """All that is counted and timed about exchanges. Gauges are not here: they are read, not kept."""
 
-    def __init__(self, policy: str) -> None:
-        self.policy = policy
+    def __init__(self) -> None:
         self.queue = Histograms(QUEUE_BOUNDS)  # model
         self.connect = Histograms(CONNECT_BOUNDS)  # replica
         self.ttft = Histograms(TTFT_BOUNDS)  # model
@@ -29,6 +28,11 @@ class Metrics:
         self.request = Histograms(REQUEST_BOUNDS)  # endpoint, outcome
         self.tokens = Counter()  # model, kind
         self.affinity = Counter()  # policy, result
+        self.cached_characters = Counter()  # policy
+        self.shadow = Counter()  # policy, result
+        self.shadow_choices = Counter()  # policy, result
+        self.shadow_cached_characters = Counter()  # policy
+        self.routed_characters = Counter()  # policy, replica
         self.shed = Counter()  # reason
 
     def first_content(self, exchange: Exchange) -> None:
@@ -52,7 +56,7 @@ class Metrics:
         if not exchange.leased_at:
             return
         model, replica = (exchange.model,), (exchange.replica,)
-        self.affinity.add((self.policy, exchange.affinity))
+        self.affinity.add((exchange.policy, exchange.affinity))
         self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
             self.connect.of(replica).observe(exchange.sent_at - exchange.leased_at)
@@ -61,7 +65,7 @@ class Metrics:
     def _count_tokens(self, exchange: Exchange) -> None:
         for kind, count in (
             ("prompt", exchange.prompt_tokens),
-            ("cached", exchange.cached_tokens),
+            ("cached", exchange.cached_tokens or 0),
             ("completion", exchange.completion_tokens),
         ):
             if 0 < count < MOST_TOKENS:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
+from replicarouter.admission.decisions import Decisions
 from replicarouter.settings import AdminSettings
 from tests.fakes.client import HOST, Answer, Client, request
 from tests.scene import a_fleet
@@ -18,12 +19,15 @@ from tests.telemetry.conftest import Watched
 OWN_PORT = 18080
 """Where the main port of this router would be."""
 
+PER_SECOND = 50
+
 
 class Door:
     """An admin port, and what it looks into."""
 
-    def __init__(self, watched: Watched, port: int, api: AdminApi) -> None:
+    def __init__(self, watched: Watched, port: int, api: AdminApi, decisions: Decisions) -> None:
         self.watched = watched
+        self.decisions = decisions
         self.port = port
         self.api = api
 
@@ -60,12 +64,15 @@ async def open_door() -> AsyncIterator[Open]:
     async def start(**options: Any) -> Door:
         watched = Watched(a_fleet("a", "b"))
         answers = OwnAnswers(watched.fleet, CollectorRegistry(), version="9.9", draining=lambda: False)
-        api = AdminApi(AdminSettings(**options), watched.sources, answers, lambda: (OWN_PORT,))
+        decisions = Decisions(PER_SECOND)
+        api = AdminApi(
+            AdminSettings(**options), watched.sources, answers, decisions, own_ports=lambda: (OWN_PORT,)
+        )
         runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
         runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, HOST, 0).start()
-        return Door(watched, runner.addresses[0][1], api)
+        return Door(watched, runner.addresses[0][1], api, decisions)
 
     yield start
     for runner in runners:

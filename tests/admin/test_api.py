@@ -1,17 +1,22 @@
 """The operator's door over a real port: what it shows, and what it lets an operator do."""
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
 
+from replicarouter.admin.api import LISTED
+from replicarouter.admission.decisions import Case, Draft
 from replicarouter.errors import RouterError
 from replicarouter.fleet.ledger import OUTSTANDING
 from replicarouter.fleet.lifecycle import Duty
 from replicarouter.fleet.registry import Fleet
-from tests.admin.conftest import OWN_PORT, Open
+from replicarouter.policies.base import View
+from replicarouter.policies.random_choice import RandomChoice
+from tests.admin.conftest import OWN_PORT, PER_SECOND, Open
 from tests.fakes.client import Client, request
-from tests.scene import an_exchange, named
+from tests.scene import a_request, an_exchange, named
 
 
 def have(fleet: Fleet, name: str, outstanding: int) -> None:
@@ -275,3 +280,37 @@ async def test_what_is_not_in_flight_cannot_be_cancelled(open_door: Open) -> Non
     door.watched.fleet.ledger.in_flight["ended"] = an_exchange(client_id="ended")
     for request_id in ("ended", "nobody", "%ff"):
         (await door.post(f"/admin/requests/{request_id}/cancel")).refused(404, "unknown_request")
+
+
+async def test_decisions_are_shown_by_request_and_listed(open_door: Open) -> None:
+    door = await open_door()
+    replicas = door.watched.fleet.replicas
+    for number in range(LISTED + 5):
+        exchange = an_exchange(client_id=f"c{number}", upstream_id=f"u{number}", model="m1")
+        view = View(replicas, replicas, door.watched.clock(), Random(1))
+        case = Case("random", RandomChoice(), None, a_request(), exchange, view, (), None)
+        door.decisions.keep(Draft(case), replicas[number % 2])
+    door.watched.clock.move(2.0)
+
+    for name in ("c7", "u7"):
+        document = (await door.ask(f"/admin/decisions/{name}")).json()
+        assert document["request_id"] == name
+        assert [(one["chosen"], one["age"]) for one in document["attempts"]] == [("b", 2.0)]
+    rows = (await door.ask("/admin/decisions")).json()["decisions"]
+    assert [row["request_id"] for row in rows] == [f"c{number}" for number in range(LISTED + 4, 4, -1)]
+    assert rows[0] == {
+        "request_id": "c104",
+        "upstream_id": "u104",
+        "model": "m1",
+        "policy": "random",
+        "chosen": "a",
+        "affinity": "none",
+        "attempt": 1,
+        "age": 2.0,
+    }
+
+
+async def test_a_request_without_a_decision_is_404_and_says_why(open_door: Open) -> None:
+    refused = (await (await open_door()).ask("/admin/decisions/x")).refused(404, "unknown_request")
+    assert f"at most {PER_SECOND} a second" in refused["message"]
+    assert "policy_options.decisions_per_second" in refused["message"]

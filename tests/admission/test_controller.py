@@ -2,136 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations, product
-from random import Random
 from typing import Any
 
 import pytest
 
-from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.controller import QueueRules
 from replicarouter.admission.lease import Lease
+from replicarouter.admission.plan import PolicyPlan
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
-from replicarouter.exchange import Exchange, Stage
+from replicarouter.exchange import Stage
 from replicarouter.fleet.lifecycle import Event
-from replicarouter.fleet.registry import Fleet, Pool
-from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Policy, View, Wait
+from replicarouter.policies.base import Policy
 from replicarouter.policies.least_outstanding import LeastOutstanding
-from replicarouter.protocol.request import InferenceRequest
 from replicarouter.settings import AdmissionSettings
-from tests.fakes.wire import eventually
+from tests.admission.rig import Last, Patient, Scene, Stubborn, a_plan, a_scene, admission_for
 from tests.scene import HandClock, a_fleet, a_request, an_exchange, named, replica_settings
-
-
-class Stubborn:
-    """Prefers the first candidate, and writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.seen: list[list[str]] = []
-
-    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
-        self.seen.append([replica.name for replica in view.candidates])
-        return view.candidates[0]
-
-    def sent(self, request: InferenceRequest, replica: Replica) -> None:
-        self.told.append(f"sent {replica.name}")
-
-    def finished(self, request: InferenceRequest, replica: Replica, outcome: str) -> None:
-        self.told.append(f"finished {replica.name} {outcome}")
-
-    def removed(self, replica: Replica) -> None:
-        self.told.append(f"removed {replica.name}")
-
-
-class Patient(Stubborn):
-    """Asks to wait for the first replica as long as it has anything outstanding."""
-
-    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
-        first = view.replicas[0]
-        return Wait(first) if first.outstanding else first
-
-
-def admission_for(
-    fleet: Fleet,
-    make_policy: Callable[[], Policy] = Stubborn,
-    *,
-    requests: int = 100,
-    seconds: float = 0.0,
-    shares: Mapping[str, float] | None = None,
-    clock: HandClock | None = None,
-) -> Admission:
-    admission = Admission(
-        fleet.ledger,
-        make_policy,
-        rules=QueueRules(requests, seconds, shares or {}),
-        clock=clock or HandClock(),
-        random=Random(7),
-        idle=fleet.idle,
-    )
-    fleet.listeners.append(admission)
-    return admission
-
-
-class Scene:
-    """A fleet, its admission, and the requests that wait there, by number."""
-
-    def __init__(self, fleet: Fleet, admission: Admission, pool: Pool) -> None:
-        self.fleet, self.admission, self.pool = fleet, admission, pool
-        self.waiting: dict[int, asyncio.Future[Lease]] = {}
-        self.exchanges: dict[int, Exchange] = {}
-
-    def grant(self, tried: list[Replica] | None = None, caller: str = "") -> Lease | None:
-        return self.admission.grant(a_request(), self.pool, an_exchange(caller=caller), tried or [])
-
-    def granted(self, tried: list[Replica] | None = None, caller: str = "") -> Lease:
-        lease = self.grant(tried, caller)
-        assert lease is not None
-        return lease
-
-    async def queue(
-        self, number: int, tried: list[Replica] | None = None, caller: str = "", priority: int = 0
-    ) -> None:
-        """Let a request wait; returns when it is in the queue (or has been granted at once)."""
-        exchange = an_exchange(upstream_id=str(number), caller=caller, priority=priority)
-        self.exchanges[number] = exchange
-        work = self.admission.wait(a_request(), self.pool, exchange, tried or [])
-        self.waiting[number] = asyncio.ensure_future(work)
-        await eventually(
-            lambda: exchange.stage is not Stage.RECEIVING or self.waiting[number].done(), "queued"
-        )
-
-    def give_back(self, lease: Lease, *, outcome: str = "ok", failed: bool = False) -> None:
-        self.admission.give_back(lease, a_request(), self.pool, outcome=outcome, failed=failed)
-
-    async def serve_all(self, lease: Lease) -> str:
-        """Give one lease after the other back; whose requests came in which order."""
-        order: list[str] = []
-        while True:
-            served = set(await self.served())
-            self.give_back(lease)
-            fresh = set(await self.served()) - served
-            if not fresh:
-                return " ".join(order)
-            (number,) = fresh
-            order.append(self.exchanges[number].caller)
-            lease = self.waiting[number].result()
-
-    async def served(self) -> list[int]:
-        """Who has been granted a lease, after everybody had a chance to see it."""
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return [number for number, one in self.waiting.items() if one.done() and not one.cancelled()]
-
-
-def a_scene(
-    *replicas: str, most: int = 1, make_policy: Callable[[], Policy] = Stubborn, **rules: Any
-) -> Scene:
-    fleet = a_fleet(*(replicas or ("a",)), most=most)
-    return Scene(fleet, admission_for(fleet, make_policy, **rules), fleet.pool_for("m1"))
-
 
 # At once
 
@@ -800,7 +688,7 @@ async def test_more_room_is_handed_out_at_once() -> None:
     for number in range(3):
         await scene.queue(number)
     named(scene.fleet, "a").most = 3
-    scene.admission.reconfigure(Stubborn, QueueRules(100, 0.0))
+    scene.admission.reconfigure(a_plan(), QueueRules(100, 0.0))
 
     assert await scene.served() == [0, 1]
     scene.waiting[2].cancel()
@@ -812,7 +700,7 @@ async def test_those_who_wait_keep_their_places_under_other_shares() -> None:
     for number in range(6):
         await scene.queue(number, caller="gold")
         await scene.queue(number + 10, caller="plain")
-    scene.admission.reconfigure(Stubborn, QueueRules(100, 0.0, {"gold": 2.0}))
+    scene.admission.reconfigure(a_plan(), QueueRules(100, 0.0, {"gold": 2.0}))
 
     assert scene.fleet.ledger.queued == {"m1": 12}
     assert (await scene.serve_all(lease)).split()[:6].count("gold") == 4
@@ -824,7 +712,7 @@ async def test_a_smaller_queue_refuses_newcomers_and_sheds_nobody() -> None:
     scene.granted()
     for number in range(3):
         await scene.queue(number)
-    scene.admission.reconfigure(Stubborn, QueueRules(1, 0.0))
+    scene.admission.reconfigure(a_plan(), QueueRules(1, 0.0))
 
     with pytest.raises(QueueFull):
         await scene.admission.wait(a_request(), scene.pool, an_exchange(), [])
@@ -834,25 +722,23 @@ async def test_a_smaller_queue_refuses_newcomers_and_sheds_nobody() -> None:
 
 
 async def test_another_policy_takes_over_and_the_same_one_goes_on() -> None:
-    made: list[str] = []
+    made: list[Stubborn] = []
 
     class First(Stubborn):
         def __init__(self) -> None:
-            made.append("first")
+            made.append(self)
             super().__init__()
 
-    class Second(First):
-        def pick(self, request: InferenceRequest, view: View) -> Replica:
-            return view.candidates[-1]
-
-    scene = a_scene("a", "b", most=0, make_policy=First)
+    table: dict[str, type[Policy]] = {"first": First, "last": Last}
+    scene = a_scene("a", "b", most=0, make_policy=PolicyPlan("first", table=table))
     lease = scene.granted()
-    scene.admission.reconfigure(First, QueueRules(100, 0.0))
-    assert made == ["first"]
+    scene.admission.reconfigure(PolicyPlan("first", table=table), QueueRules(100, 0.0))
+    assert len(made) == 1
 
-    scene.admission.reconfigure(Second, QueueRules(100, 0.0))
+    scene.admission.reconfigure(PolicyPlan("last", table=table), QueueRules(100, 0.0))
     scene.give_back(lease)
     assert scene.granted().replica.name == "b"
+    assert made[0].told == ["sent a"]
 
 
 def test_the_rules_are_those_of_the_settings() -> None:

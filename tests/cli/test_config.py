@@ -113,12 +113,11 @@ def test_show_tells_bad_settings(run: Run) -> None:
     assert errors.startswith("replicarouter: port: 'x' (flag --port) is refused")
 
 
-def test_show_and_check_say_what_has_no_effect(run: Run, tmp_path: Path) -> None:
-    file = write(tmp_path, f"replicas: [{URL}]\npolicy_options: {{stick_to_api_key: true}}\n")
-    for words in (["show", "--config", file], ["check", file]):
-        status, _, errors = run(*words)
-        assert status == 0
-        assert errors == "replicarouter: policy_options.stick_to_api_key has no effect in this version\n"
+def test_show_tells_the_policies_of_pools_and_their_origin(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path, f"replicas: [{URL}]\npools: {{m1: {{policy: session}}}}\n")
+    _, shown, _ = run("show", "--config", file)
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("pools ")]
+    assert row == ["pools", "m1:", "policy:", "session", file]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,15 @@ def test_the_block_says_where_who_and_how_many() -> None:
     ]
 
 
+def test_the_policies_of_pools_and_the_shadow_are_told() -> None:
+    several = settings(
+        policy="random",
+        pools={"m1": {"policy": "session"}, "m2": {"policy": "prefix-cache"}},
+        policy_options={"shadow": "prefix-hash"},
+    )
+    assert "  policy       random; m1: session; m2: prefix-cache; shadow: prefix-hash\n" in block(several)
+
+
 def test_the_block_is_whole_lines() -> None:
     assert block(settings()).endswith("\n")
 
@@ -113,10 +122,6 @@ WARNED: dict[str, tuple[dict[str, Any], str]] = {
     "a base path that doubles": (
         {"replicas": [f"{URLS[0]}/v1"]},
         r"replica 127\.0\.0\.1:8001: its URL ends in /v1",
-    ),
-    "a setting without effect": (
-        {"policy_options": {"stick_to_api_key": True}},
-        r"policy_options\.stick_to_api_key is set, but has no effect",
     ),
 }
 

@@ -221,6 +221,23 @@ async def test_what_changes_is_in_effect_at_once(scene: Scene) -> None:
     assert await asks(router, chat(stream=False, model="short")) == 404
 
 
+async def test_the_policies_of_pools_change_and_so_does_what_is_kept_of_decisions(scene: Scene) -> None:
+    router = await scene.start(policy_options={"decisions_per_second": 0})
+    assert await asks(router, chat()) == 200
+    await scene.reload(pools={"m1": {"policy": "round-robin"}}, policy_options={"shadow": "random"})
+    assert await asks(router, chat(headers={"X-Request-Id": "mine"})) == 200
+    await scene.reload(pools={"m2": {"policy": "round-robin"}}, policy="power-of-two")
+    assert await asks(router, chat()) == 200
+
+    metrics = await router.metrics()
+    for policy in ("least-outstanding", "round-robin", "power-of-two"):
+        assert metrics.value("affinity_total", policy=policy) == 1
+    assert metrics.value("shadow_total", policy="random") == 1
+    listed = (await router.admin("/admin/decisions")).json()["decisions"]
+    assert [one["policy"] for one in listed] == ["power-of-two", "round-robin"]
+    assert listed[1]["request_id"] == "mine"
+
+
 async def asks(router: Served, raw: bytes) -> int:
     return (await router.ask(raw)).status
 

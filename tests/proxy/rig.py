@@ -115,7 +115,7 @@ async def a_rig(fake: FakeReplica, start_front: StartFront, **terms_given: float
     ledger = Ledger()
     terms = Terms(
         clock=asyncio.get_running_loop().time,
-        timings=Metrics("random"),
+        timings=Metrics(),
         expose_replica=True,
         **{"response_head": 0.0, "idle": 0.0, "stale_window": 0.05, "sse_keepalive": 0.0, **terms_given},
     )

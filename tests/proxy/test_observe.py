@@ -19,7 +19,7 @@ class Watched:
 
     def __init__(self, *, stream: bool = True) -> None:
         self.clock = HandClock()
-        self.metrics = Metrics("random")
+        self.metrics = Metrics()
         self.exchange: Exchange = an_exchange(
             model="m1", replica="a", received_at=990.0, leased_at=995.0, head_at=1000.0
         )
@@ -158,7 +158,7 @@ def test_the_id_of_a_stored_response_is_learned_once() -> None:
     learned: list[str] = []
     exchange = an_exchange(model="m1", replica="a", head_at=1000.0)
     observer = StoredResponseObserver(
-        exchange, HandClock(), Metrics("random"), stream=True, learn=learned.append
+        exchange, HandClock(), Metrics(), stream=True, learn=learned.append
     )
     parts = [b'event: response.created\ndata: {"response":{"id":"re', b'sp_7"}}\n\n', b'{"id":"resp_8"}']
     for part in parts:

@@ -13,7 +13,7 @@ from tests.fakes.message import chunk
 from tests.properties import examples
 from tests.scene import HandClock, an_exchange
 
-METRICS = Metrics("random")
+METRICS = Metrics()
 LINE = st.sampled_from([b"data: x", b"data:", b": ping", b"event: error", b"id: 7", b"", b"", b"x", b"0"])
 LINE_END = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])
 NEXT_LINE_END = re.compile(rb"\r\n|\n|\r")

@@ -27,6 +27,7 @@ def test_lists_and_mappings_are_structured() -> None:
         "replicas",
         "admin.allowed_urls",
         "policy_options.session_headers",
+        "pools",
         "admission.shares",
         "admission.priority_header",
         "api_keys",
@@ -42,6 +43,8 @@ def test_known_keys_are_those_of_the_section_at_a_place() -> None:
     assert known_keys(Settings, ("scrape",)) == ["interval"]
     assert known_keys(Settings, ("replicas", 3))[:2] == ["url", "name"]
     assert known_keys(Settings, ("admission", "priority_header")) == ["name", "values"]
+    for model in ("m1", "policy", "host"):
+        assert known_keys(Settings, ("pools", model)) == ["policy"]
 
 
 def test_section_is_told_from_a_setting_and_an_unknown_name() -> None:

@@ -51,7 +51,7 @@ def generate(answer: Answer, steps: int = 1_000_000) -> None:
         if not growing:
             return
         for sequence in growing:
-            sequence.produced += 1
+            sequence.base += 1
             sequence.listener.token()
         for sequence in growing:
             if sequence.produced == sequence.limit:

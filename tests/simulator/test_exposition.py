@@ -11,7 +11,8 @@ from replicarouter.simulator.kv_blocks import KvBlocks
 from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.options import EngineOptions
 from replicarouter.simulator.profiles import PROFILES
-from replicarouter.simulator.scheduler import Scheduler, Sequence
+from replicarouter.simulator.scheduler import Scheduler
+from replicarouter.simulator.sequences import Sequence
 
 RECORDED = Path(__file__).parents[1] / "engines" / "data" / "vllm-0.32.0-under-load.txt"
 

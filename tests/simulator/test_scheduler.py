@@ -8,7 +8,8 @@ import pytest
 from replicarouter.simulator.kv_blocks import KvBlocks
 from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.profiles import Profile
-from replicarouter.simulator.scheduler import STEP_TOKEN_BUDGET, Scheduler, Sequence
+from replicarouter.simulator.scheduler import STEP_TOKEN_BUDGET, Scheduler
+from replicarouter.simulator.sequences import Sequence
 
 PROFILE = Profile("test", ((1, 0.010), (11, 0.020)), 0.0001)
 BLOCK = 16
@@ -270,7 +271,7 @@ def test_blocks_and_tokens_add_up_whatever_comes_and_goes(seed: int) -> None:
             bench.scheduler.abort(gone)
             del living[gone]
         bench.step()
-        held = sum(sequence.blocks for sequence in living)
+        held = sum(map(bench.scheduler.blocks_of, living))
         assert held + bench.blocks.free == bench.blocks.total
         assert bench.scheduler.running <= 6
     bench.run(100_000)

@@ -22,7 +22,7 @@ class Watched:
 
     fleet: Fleet
     clock: HandClock = field(default_factory=HandClock)
-    metrics: Metrics = field(default_factory=lambda: Metrics("least-outstanding"))
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def sources(self) -> Sources:

@@ -48,6 +48,11 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "shed": (C, {"reason"}),
     "client_gone": (C, {"stage"}),
     "affinity": (C, {"policy", "result"}),
+    "affinity_cached_characters": (C, {"policy"}),
+    "shadow": (C, {"policy", "result"}),
+    "shadow_choices": (C, {"policy", "result"}),
+    "shadow_cached_characters": (C, {"policy"}),
+    "routed_characters": (C, {"policy", "replica"}),
     "tokens": (C, {"model", "kind"}),
     "replica_state": (G, {"replica", "state"}),
     "replica_weight": (G, {"replica"}),
@@ -90,7 +95,13 @@ def full(watched: Watched) -> Watched:
     ledger.ejections.add(("a", "http_500"))
     ledger.retries.add(("connect_failed",))
     ledger.client_gone.add(("streaming",))
-    watched.metrics.shed.add(("queue_full",))
+    metrics = watched.metrics
+    metrics.shed.add(("queue_full",))
+    metrics.cached_characters.add(("random",), 10)
+    metrics.shadow.add(("random", "hit"))
+    metrics.shadow_choices.add(("random", "same"))
+    metrics.shadow_cached_characters.add(("random",), 10)
+    metrics.routed_characters.add(("random", "a"), 100)
     watched.metrics.gaps.of(("a",)).observe(0.02)
     exchange = an_exchange(
         model="m1",

@@ -11,6 +11,7 @@ from tests.scene import an_exchange
 WHOLE: dict[str, Any] = {
     "model": "m1",
     "replica": "a",
+    "policy": "round-robin",
     "outcome": "ok",
     "received_at": 1000.5,
     "leased_at": 1001.0,
@@ -23,7 +24,7 @@ WHOLE: dict[str, Any] = {
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics("round-robin")
+    return Metrics()
 
 
 def totals(histograms: Histograms) -> dict[tuple[str, ...], tuple[int, float]]:

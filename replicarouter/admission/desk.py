@@ -1,0 +1,159 @@
+"""What belongs to one pool: its policy, the shadow beside it, and the book of those who compete for it."""
+
+from collections.abc import Iterator, Mapping
+
+from replicarouter.admission.decisions import Decisions
+from replicarouter.admission.fairness import Book
+from replicarouter.admission.plan import PolicyPlan
+from replicarouter.admission.shadow import Advice, Shadow, Tallies
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.registry import Pool
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.base import Ending, Policy, View
+from replicarouter.protocol.request import InferenceRequest, Needs
+
+
+class Desk:
+    """One pool's. `needs` is what has to be known of its requests; `learns` says that `sent`, `began` and
+    `finished` are to be called."""
+
+    __slots__ = ("_sent", "_tallies", "book", "learns", "name", "needs", "policy", "shadow")
+
+    def __init__(
+        self, name: str, policy: Policy, shadow: Shadow | None, book: Book, tallies: Tallies
+    ) -> None:
+        self.book = book
+        self._tallies = tallies
+        self._sent: dict[Exchange, tuple[InferenceRequest, Replica]] = {}
+        self.name = name
+        self.policy = policy
+        self.place_shadow(shadow)
+
+    def replace(self, name: str, policy: Policy) -> None:
+        """Go by another policy. How requests end that the one before has sent tells it nothing."""
+        self.name, self.policy = name, policy
+        self._sent = {}
+        self.place_shadow(self.shadow)
+
+    def place_shadow(self, shadow: Shadow | None) -> None:
+        """Ask this policy beside the real one, or none."""
+        self.shadow = shadow
+        self.needs: Needs = self.policy.needs
+        self.learns: bool = self.policy.learns
+        if shadow is not None:
+            self.needs |= shadow.policy.needs
+            self.learns = self.learns or shadow.policy.learns
+
+    def choose(
+        self, request: InferenceRequest, exchange: Exchange, replica: Replica, view: View
+    ) -> Advice | None:
+        """The policy chose `replica`, which does not have the request yet: note it, and ask the shadow."""
+        exchange.policy = self.name
+        exchange.affinity = request.affinity
+        if request.characters:
+            self._tallies.routed_characters.add((self.name, replica.name), request.characters)
+            self._tallies.cached_characters.add((self.name,), request.found)
+        return None if self.shadow is None else self.shadow.ask(request, view, replica)
+
+    def sent(
+        self,
+        request: InferenceRequest,
+        exchange: Exchange,
+        replica: Replica,
+        advice: Advice | None,
+        now: float,
+    ) -> None:
+        """The request has a lease of `replica`."""
+        if self.policy.learns:
+            self._sent[exchange] = request, replica
+            self.policy.sent(request, replica, now)
+        if self.shadow is not None and advice is not None:
+            self.shadow.sent(request, exchange, advice, replica, now)
+
+    def began(self, exchange: Exchange, now: float) -> None:
+        """The first content of its answer came."""
+        sent = self._sent.get(exchange)
+        if sent is not None:
+            self.policy.began(*sent, now)
+        if self.shadow is not None:
+            self.shadow.began(exchange, now)
+
+    def finished(self, exchange: Exchange, outcome: str, now: float) -> None:
+        """Its lease has ended."""
+        told = Ending(outcome, exchange.prompt_tokens, exchange.cached_tokens, exchange.completion_tokens)
+        sent = self._sent.pop(exchange, None)
+        if sent is not None:
+            self.policy.finished(*sent, told, now)
+        if self.shadow is not None:
+            self.shadow.finished(exchange, told, now)
+
+    def removed(self, replica: Replica) -> None:
+        """`replica` has left."""
+        self.policy.removed(replica)
+        if self.shadow is not None:
+            self.shadow.policy.removed(replica)
+
+
+class Desks:
+    """The desks of all pools, each opened when it is asked for first. `decisions` is where they note what
+    they decide."""
+
+    def __init__(self, plan: PolicyPlan, tallies: Tallies, decisions: Decisions) -> None:
+        self.plan = plan
+        self.decisions = decisions
+        self._tallies = tallies
+        self._desks: dict[str, Desk] = {}
+        self._books: dict[Replica, Book] = {}
+        self._shares: Mapping[str, float] = {}
+
+    def __iter__(self) -> Iterator[Desk]:
+        return iter(self._desks.values())
+
+    def find(self, model: str) -> Desk | None:
+        """The desk of a model's pool, if it is open."""
+        return self._desks.get(model)
+
+    def of(self, pool: Pool) -> Desk:
+        """The desk of a pool."""
+        return self._desks.get(pool.model) or self._open(pool)
+
+    def reweigh(self, shares: Mapping[str, float]) -> None:
+        """Give callers other weights. Nobody may wait meanwhile."""
+        self._shares = shares
+        for desk in self:
+            desk.book.reweigh(shares)
+
+    def replan(self, plan: PolicyPlan) -> set[str]:
+        """Go by another plan; the models whose policy has changed. The others keep what they learned."""
+        before, self.plan = self.plan, plan
+        told_the_same = before.told == plan.told and before.table == plan.table
+        changed = set()
+        for model, desk in self._desks.items():
+            name, shadow = plan.name_for(model), plan.shadow_for(model)
+            if not told_the_same or name != desk.name:
+                desk.replace(name, plan.make(name))
+                changed.add(model)
+            if not told_the_same or shadow != (desk.shadow and desk.shadow.name):
+                desk.place_shadow(self._make_shadow(shadow))
+        return changed
+
+    def removed(self, replica: Replica) -> None:
+        """`replica` has left the fleet."""
+        self._books.pop(replica, None)
+        for desk in self:
+            desk.removed(replica)
+
+    def _open(self, pool: Pool) -> Desk:
+        """Pools that share a replica share a book: they compete for its room."""
+        known = (self._books[replica] for replica in pool.replicas if replica in self._books)
+        book = next(known, None) or Book(self._shares)
+        for replica in pool.replicas:
+            self._books.setdefault(replica, book)
+        name = self.plan.name_for(pool.model)
+        shadow = self._make_shadow(self.plan.shadow_for(pool.model))
+        desk = Desk(name, self.plan.make(name), shadow, book, self._tallies)
+        self._desks[pool.model] = desk
+        return desk
+
+    def _make_shadow(self, name: str | None) -> Shadow | None:
+        return None if name is None else Shadow(name, self.plan.make(name), self._tallies)

@@ -1,0 +1,135 @@
+"""The candidates of a view, compared and summed without a call for each of them: with a thousand, calls of
+`Replica.cost` alone would take longer than a choice may."""
+
+from array import array
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from replicarouter.fleet.ledger import OUTSTANDING
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.base import View
+
+SETTLE_EVERY = 1.0
+"""Seconds between two looks at who is special no more: nobody is so for less, and a look costs as much
+as a choice."""
+
+
+class Crowd:
+    """One for each policy, which hands it view after view.
+
+    It keeps what changes seldom: whether the replicas have one weight, as long as `view.replicas` is the
+    same list, and how to read the counts of all candidates in one call, as long as they are the same.
+    Replicas with failures, load of others or a slow start are few; those are asked one by one.
+    """
+
+    __slots__ = (
+        "_candidates",
+        "_cells",
+        "_read",
+        "_replicas",
+        "_rows",
+        "_settle_at",
+        "_special",
+        "_weight",
+        "_where",
+    )
+
+    def __init__(self) -> None:
+        self._replicas: Sequence[Replica] = ()
+        self._cells: array[int] | None = None
+        self._special: set[int] = set()
+        self._weight = 0.0
+        self._settle_at = 0.0
+        self._candidates: Sequence[Replica] = ()
+        self._rows: list[int] = []
+        self._where: dict[int, int] = {}
+        self._read: Callable[[array[int]], Any] = list
+
+    def costs(self, view: View) -> Sequence[float]:
+        """A number for each candidate, in their order, that compares as `Replica.cost` does."""
+        self._follow(view)
+        candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
+        if cells is None:
+            return [one.cost(now) for one in candidates]
+        weight = self._weight
+        if not weight and not special:
+            return [(cells[one.row + OUTSTANDING] + 1) / one.weight for one in candidates]
+        if not weight:
+            return [
+                one.cost(now) if one.row in special else (cells[one.row + OUTSTANDING] + 1) / one.weight
+                for one in candidates
+            ]
+        counts = self._counts(candidates, cells)
+        if not special:
+            return counts
+        costs: list[float] = [*counts]
+        for index in self._special_ones():
+            costs[index] = candidates[index].cost(now) * weight - 1
+        return costs
+
+    def shares(self, view: View) -> list[float]:
+        """The share of each candidate, in their order."""
+        self._follow(view)
+        now, special = view.now, self._special
+        if self._cells is None:
+            return [one.share(now) for one in view.candidates]
+        if not special:
+            return [one.weight for one in view.candidates]
+        return [one.share(now) if one.row in special else one.weight for one in view.candidates]
+
+    def total(self, view: View) -> tuple[float, float]:
+        """The load of all candidates together, and the sum of their shares."""
+        self._follow(view)
+        candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
+        if cells is None:
+            return sum([one.load(now) for one in candidates]), sum([one.share(now) for one in candidates])
+        weight = self._weight
+        if not weight:
+            loads = [
+                one.load(now) if one.row in special else cells[one.row + OUTSTANDING] for one in candidates
+            ]
+            return sum(loads), sum(self.shares(view))
+        counts = self._counts(candidates, cells)
+        load: float = sum(counts)
+        share = weight * len(candidates)
+        if special:
+            for index in self._special_ones():
+                one = candidates[index]
+                load += one.load(now) - counts[index]
+                share += one.share(now) - weight
+        return load, share
+
+    def _follow(self, view: View) -> None:
+        replicas = view.replicas
+        if replicas is not self._replicas:
+            self._replicas = replicas
+            first = replicas[0]
+            self._special, self._weight = first.special, first.weight
+            self._cells = first.cells if len({id(one.cells) for one in replicas}) == 1 else None
+            if any(one.weight != first.weight for one in replicas):
+                self._weight = 0.0
+        if self._special and view.now >= self._settle_at:
+            self._settle_at = view.now + SETTLE_EVERY
+            special = self._special
+            for one in [one for one in replicas if one.row in special]:
+                one.settle(view.now)
+
+    def _counts(self, candidates: Sequence[Replica], cells: "array[int]") -> Sequence[int]:
+        """What each has outstanding."""
+        if candidates != self._candidates:
+            self._candidates = [*candidates]
+            self._rows = rows = [one.row + OUTSTANDING for one in candidates]
+            self._where = {}
+            # With a single name, itemgetter would give a number instead of a sequence.
+            self._read = itemgetter(*rows) if len(rows) > 1 else itemgetter(slice(rows[0], rows[0] + 1))
+        counts: Sequence[int] = self._read(cells)
+        return counts
+
+    def _special_ones(self) -> list[int]:
+        """Where the special ones stand among the candidates whose counts were read last."""
+        if not self._where:
+            self._where = dict(zip(self._rows, range(len(self._rows)), strict=True))
+        where = self._where
+        found = [where.get(row + OUTSTANDING) for row in self._special]
+        return [index for index in found if index is not None]

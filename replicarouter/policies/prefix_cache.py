@@ -1,0 +1,308 @@
+"""Where a prompt's beginning is cached already, unless it would wait there for longer than it is worth.
+
+For each replica an index remembers the prompts it was sent (`PrefixIndex`). What a prompt finds there is
+worth the more the busier the pool is: a prefix that is computed twice takes capacity from everybody, and a
+conversation that moves leaves its history behind on two replicas. What many share earns nothing: every
+replica has it, or will have it soon, and it would draw all traffic to one. Compared are tokens:
+
+    cost = backlog + REQUEST x outstanding - (1 + STAY) x earned - BUSY x mean cost, if anything is earned
+
+with `earned` the tokens found beyond the popular ones. The least cost gets the request, which is that of
+the least loaded replica when nothing is found. The constants were chosen by replaying public traces and
+generated workloads (`replicarouter bench replay`); the discount is our own, the rest is akin to the cost
+rules of Dynamo's router and Preble's E2 (V. Srivatsa et al., 2024).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, ClassVar, Self
+
+from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.backlog import Backlog
+from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, View, Wait
+from replicarouter.policies.crowd import Crowd
+from replicarouter.policies.prefill import Speed, Tokens
+from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
+from replicarouter.protocol.request import BLOCK_CHARACTERS, InferenceRequest, Needs
+from replicarouter.settings import PolicyOptions
+
+STAY = 4.0
+"""What a token found is worth beside the time to compute it: later turns find it, too."""
+
+BUSY = 2.0
+"""How many times the mean cost of the pool a replica may have more, where something is found: in a pool
+that has no room to spare nothing gets better by computing things twice."""
+
+REQUEST_SECONDS = 0.06
+"""What one more outstanding request costs the others there, in seconds of their prefill: a step takes some
+0.25 ms longer for each sequence in it, and an answer has a few hundred steps."""
+
+UNKNOWN_CAPACITY = 500_000
+"""Tokens in the KV cache of an engine that does not say."""
+
+MOST_EXAMINED = 64
+"""Replicas that hold something of the prompt which are compared, at most."""
+
+SHRINK, GROW = 0.97, 1.003
+LEAST_TRUST = 0.25
+"""How far a replica's capacity is taken to be less than it says, from what it had dropped or kept."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A replica in its slot. `trust` is the share of its KV capacity, `capacity` in tokens, in which prompts
+    were found again; `restarts` tells when its cache is lost."""
+
+    replica: Replica
+    slot: int
+    restarts: int
+    capacity: float = UNKNOWN_CAPACITY
+    trust: float = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A request at its replica: tokens it still has to compute, those that stood before it, and those that
+    it should find in the cache."""
+
+    member: Member
+    tokens: float
+    ahead: float
+    expected: float
+    sent_at: float
+    began_at: float = 0.0
+
+
+class PrefixCache:
+    """One pool's. All amounts are in tokens as learned from `usage`, all times in seconds."""
+
+    needs: ClassVar[Needs] = Needs.BLOCKS
+    learns: ClassVar[bool] = True
+
+    def __init__(self, most_bytes: int = 256 * 2**20) -> None:
+        self.index = PrefixIndex(most_bytes)
+        self._backlog = Backlog()
+        self._tokens = Tokens()
+        self._speed = Speed()
+        self._crowd = Crowd()
+        self._members: dict[Replica, Member] = {}
+        self._by_slot: list[Member | None] = []
+        self._flights: dict[InferenceRequest, Flight] = {}
+        self._seconds = 0.0  # How long a request takes, on average.
+        self._start = 0
+        self._candidates: Sequence[Replica] = ()
+        self._places: dict[int, int] = {}
+        self._read: Callable[[list[float]], Any] = tuple
+
+    @classmethod
+    def of(cls, options: PolicyOptions) -> Self:
+        """Make one whose index stays within the bytes it is given."""
+        return cls(options.prefix_index_bytes)
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
+        """Choose by the rule above, or wait for a full replica that saves more time than it takes."""
+        costs = self._costs(view)
+        index = self._least(costs)
+        least, mean = costs[index], 0.0
+        blocks = request.blocks
+        if not blocks:
+            request.affinity = NONE
+            request.found = 0
+            self._start = index + 1
+            return view.candidates[index]
+        found = self.index.find(blocks)
+        best, matched, popular = least, 0, found.popular
+        missed = 0
+        if found.steps and found.steps[0][0] > popular:
+            mean = sum(costs) / len(costs)
+            per_block = request.block_characters * self._tokens.per_character
+            worth, bonus = (1 + STAY) * per_block, BUSY * mean
+            places, examined = self._places, 0
+            for depth, holders in found.steps:
+                if depth <= popular or examined >= MOST_EXAMINED:
+                    break
+                earned = worth * (depth - popular) + bonus
+                for slot in bits(holders):
+                    place = places.get(slot)
+                    if place is None:
+                        missed = missed or slot + 1
+                        continue
+                    examined += 1
+                    cost = costs[place] - earned
+                    if cost < best or (cost == best and not matched):
+                        best, index, matched = cost, place, depth
+            if missed and not matched:
+                wait = self._worth_waiting(missed - 1, found, per_block, view)
+                if wait is not None:
+                    return wait
+        self._start = index + 1
+        if matched:
+            request.affinity = HIT
+            request.found = matched * request.block_characters
+            return view.candidates[index]
+        if not found.steps or found.steps[0][0] <= popular:
+            request.affinity = NEW
+        else:
+            request.affinity = REHASH if missed else SPILL
+        chosen = view.candidates[index]
+        member = self._members.get(chosen)
+        request.found = 0 if member is None else found.at(member.slot) * request.block_characters
+        return chosen
+
+    def explain(self, request: InferenceRequest, view: View) -> Figures:
+        """The cost of each and what it is made of, in tokens."""
+        found = self.index.find(request.blocks)
+        costs = self._costs(view)
+        mean = sum(costs) / len(costs)
+        per_block = request.block_characters * self._tokens.per_character
+        figures = {}
+        for replica, load in zip(view.candidates, costs, strict=True):
+            member = self._members.get(replica)
+            depth = 0 if member is None else found.at(member.slot)
+            earned = max(0, depth - found.popular) * per_block
+            figures[replica.name] = {
+                "outstanding": replica.load(view.now),
+                "backlog": 0.0 if member is None else self._backlog.waiting[member.slot],
+                "cached": depth * per_block,
+                "popular": min(depth, found.popular) * per_block,
+                "load": load,
+                "cost": load - (1 + STAY) * earned - (BUSY * mean if earned else 0.0),
+            }
+        return figures
+
+    def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
+        """Its prompt will be in the replica's cache, and what is not yet has to be computed."""
+        member = self._members.get(replica) or self._join(replica)
+        self._refresh(member, request.block_characters)
+        slot = member.slot
+        known = self.index.note(slot, request.blocks)
+        per_character = self._tokens.per_character
+        expected = known * request.block_characters * per_character
+        tokens = max(0.0, request.characters * per_character - expected)
+        ahead = self._backlog.waiting[slot]
+        self._backlog.add(slot, tokens)
+        self._flights[request] = Flight(member, tokens, ahead, expected, now)
+
+    def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:  # noqa: ARG002
+        """Its prompt has been computed."""
+        flight = self._flights.get(request)
+        if flight is not None and not flight.began_at:
+            flight.began_at = now
+            self._computed(flight)
+
+    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:
+        """Learn how many tokens the prompt had, how many were cached, and how fast the rest was computed."""
+        flight = self._flights.pop(request, None)
+        if flight is None:
+            return
+        self._computed(flight)
+        if ending.outcome != "ok":
+            return
+        took = now - flight.sent_at
+        self._seconds += (took - self._seconds) * (0.05 if self._seconds else 1.0)
+        if not ending.prompt_tokens:
+            return
+        self._tokens.learn(request.characters, ending.prompt_tokens)
+        cached = flight.expected if ending.cached_tokens is None else ending.cached_tokens
+        if flight.began_at:
+            tokens = flight.ahead + max(0.0, ending.prompt_tokens - cached)
+            self._speed.learn(tokens, flight.began_at - flight.sent_at)
+        if ending.cached_tokens is not None and not flight.ahead:
+            # With others before it, what it shares with them may not have been computed when it came.
+            self._correct(flight, ending.cached_tokens, request.block_characters)
+        del replica
+
+    def removed(self, replica: Replica) -> None:
+        """Its cache is out of reach."""
+        member = self._members.pop(replica, None)
+        if member is None:
+            return
+        self.index.close(member.slot)
+        self._backlog.close(member.slot)
+        self._by_slot[member.slot] = None
+        self._candidates = ()
+        for flight in self._flights.values():
+            if flight.member is member:
+                flight.tokens = 0.0
+
+    # Costs
+
+    def _costs(self, view: View) -> list[float]:
+        """What a newcomer would queue behind at each candidate, in tokens."""
+        loads = self._crowd.costs(view)
+        if view.candidates != self._candidates:
+            self._follow(view.candidates)
+        request = REQUEST_SECONDS * self._speed.tokens_per_second
+        weights = self._read(self._backlog.weights)
+        return [weight + request * load for weight, load in zip(weights, loads, strict=True)]
+
+    def _least(self, costs: list[float]) -> int:
+        """The first of the least behind the last choice: equal ones take turns."""
+        least = min(costs)
+        try:
+            return costs.index(least, self._start)
+        except ValueError:
+            return costs.index(least)
+
+    def _follow(self, candidates: Sequence[Replica]) -> None:
+        """Learn where in the list of candidates each slot stands."""
+        for replica in candidates:
+            if replica not in self._members:
+                self._join(replica)
+        slots = [self._members[replica].slot for replica in candidates]
+        self._places = {slot: place for place, slot in enumerate(slots)}
+        # With a single name, itemgetter would give a number instead of a sequence.
+        self._read = itemgetter(*slots) if len(slots) > 1 else itemgetter(slice(slots[0], slots[0] + 1))
+        self._candidates = [*candidates]
+
+    def _worth_waiting(self, slot: int, found: Found, per_block: float, view: View) -> Wait | None:
+        """Whether the replica in `slot`, which is no candidate, is merely full and worth the wait for its
+        next free place: on average the time of a request by their number there."""
+        member = self._by_slot[slot]
+        if member is None:
+            return None
+        replica = member.replica
+        if replica.state is not State.READY or replica.has_room:
+            return None
+        saved = (found.at(slot) - found.popular) * per_block / self._speed.tokens_per_second
+        left = saved - view.waited
+        if left <= 0 or self._seconds / max(1, replica.outstanding) > left:
+            return None
+        return Wait(replica, left)
+
+    # What is learned
+
+    def _join(self, replica: Replica) -> Member:
+        slot = self.index.open(int(UNKNOWN_CAPACITY / (BLOCK_CHARACTERS * self._tokens.per_character)))
+        self._backlog.open(slot)
+        while len(self._by_slot) <= slot:
+            self._by_slot.append(None)
+        member = self._by_slot[slot] = self._members[replica] = Member(replica, slot, replica.restarts)
+        return member
+
+    def _refresh(self, member: Member, block_characters: int) -> None:
+        """See whether the replica has lost its cache, and how large that is."""
+        replica = member.replica
+        if replica.restarts != member.restarts:
+            member.restarts = replica.restarts
+            member.trust = 1.0
+            self.index.clear(member.slot)
+        reading = replica.reading
+        if reading is not None and reading.engine.kv_capacity:
+            member.capacity = reading.engine.kv_capacity
+        per_block = block_characters * self._tokens.per_character
+        self.index.resize(member.slot, max(1, int(member.capacity * member.trust / per_block)))
+
+    def _computed(self, flight: Flight) -> None:
+        self._backlog.done(flight.member.slot, flight.tokens)
+        flight.tokens = 0.0
+
+    def _correct(self, flight: Flight, cached: int, block_characters: int) -> None:
+        """Compare what the engine found in its cache with what it should have found."""
+        member, block = flight.member, block_characters * self._tokens.per_character
+        if cached < flight.expected - 2 * block:
+            member.trust = max(LEAST_TRUST, member.trust * SHRINK)
+        elif flight.expected:
+            member.trust = min(1.0, member.trust * GROW)

@@ -1,0 +1,1 @@
+"""Policies of the router in virtual time: the same demand under each, against simulated engines."""

@@ -1,0 +1,57 @@
+"""What one replay has counted."""
+
+from array import array
+from dataclasses import dataclass, field
+
+from replicarouter.replay.gaps import gap_histogram
+from replicarouter.simulator.measures import Histogram
+
+NO_ITL = -1.0
+"""In place of the mean gap between tokens where an answer has one token."""
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """Sums over all requests, and for each answered one its TTFT and mean ITL in seconds (`NO_ITL` for an
+    answer of one token), in the same order. Times are on the clock of the replay.
+
+    `uncached` (tokens in the timed replay, blocks in the untimed one) and `given` are by replica.
+    """
+
+    replicas: int
+    requests: int = 0
+    answered: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    preemptions: int = 0
+    began: float = 0.0
+    ended: float = 0.0
+    wall: float = 0.0
+    affinity: dict[str, int] = field(default_factory=dict)
+    ttft: "array[float]" = field(default_factory=lambda: array("d"))
+    itl: "array[float]" = field(default_factory=lambda: array("d"))
+    gaps: Histogram = field(default_factory=gap_histogram)
+    uncached: "array[int]" = field(init=False)
+    given: "array[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.uncached = array("q", [0] * self.replicas)
+        self.given = array("q", [0] * self.replicas)
+
+    @property
+    def hit_ratio(self) -> float:
+        """Cached over all prompt tokens."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """From the first arrival to the last ending."""
+        return self.ended - self.began
+
+
+def imbalance(amounts: "array[int]") -> float:
+    """The largest over the mean; 1 when there is nothing."""
+    total = sum(amounts)
+    return max(amounts) * len(amounts) / total if total else 1.0
