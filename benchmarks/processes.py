@@ -59,7 +59,7 @@ class Session:
 
     def cpu(self) -> Cpu:
         """Return what all processes and threads have used; those that have ended are not in it."""
-        used = [_cpu(pid) for pid in self.pids()]
+        used = [process_cpu(pid) for pid in self.pids()]
         return Cpu(sum(cpu.user for cpu in used), sum(cpu.system for cpu in used))
 
     def rss(self) -> int:
@@ -114,7 +114,8 @@ def _stat(pid: int) -> list[str]:
     return text[text.rindex(")") + 2 :].split()
 
 
-def _cpu(pid: int) -> Cpu:
+def process_cpu(pid: int) -> Cpu:
+    """Return what one process has used; nothing when it has ended."""
     try:
         fields = _stat(pid)
     except OSError:

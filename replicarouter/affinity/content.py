@@ -17,7 +17,7 @@ MEDIA_CHARACTERS = 2048
 the middle of what vision models make of one image (Gemma 3: 256, LLaVA-1.5: 576, Qwen2.5-VL: one for each
 28 x 28 pixels, so 1,369 for a square of 1,036)."""
 
-MOST_PIECES = 8192
+MOST_PIECES = 4096
 """Pieces of text that are looked at, about two for each message: thousands of tiny ones in one body would
 hold up the streams of others. What stands behind them does not count."""
 

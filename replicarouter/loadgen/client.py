@@ -1,7 +1,7 @@
 """One user's connection: a request out, a timed answer in. No task, future or copy for a chunk."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from replicarouter.clock import Clock
@@ -25,7 +25,8 @@ class Answer:
 
     `failure` is None for a whole answer of status 200 (a stream ends with `[DONE]`), otherwise says
     what was wrong in a few words. `ttft` is the time to the first content, None when none came.
-    `events` counts SSE events, the closing ones included.
+    `events` counts SSE events, the closing ones included. `head` is the answer's, as it came; `body` too,
+    chunk framing and all, where it is wanted.
     """
 
     status: int = 0
@@ -33,18 +34,22 @@ class Answer:
     ttft: float | None = None
     seconds: float = 0.0
     events: int = 0
+    head: bytes = b""
+    body: bytearray = field(default_factory=bytearray)
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection that carries one request at a time. All it sees goes into `tally`.
+    """A keep-alive connection that carries one request at a time. All it sees goes into `tally`. With
+    `keep` the answers hold their bodies.
 
     Events are told by their final empty line, so one whose last two bytes arrive in different HTTP
     chunks is not counted.
     """
 
-    def __init__(self, tally: Tally, clock: Clock) -> None:
+    def __init__(self, tally: Tally, clock: Clock, *, keep: bool = False) -> None:
         self._tally = tally
         self._clock = clock
+        self._keep = keep
         self._transport: asyncio.Transport
         self._answer = Answer()
         self._done: asyncio.Future[None] | None = None
@@ -113,11 +118,13 @@ class Connection(asyncio.Protocol):
         """Read the head, skipping interim ones; what follows it in `data`."""
         data = self._partial_head + data
         while (end := data.find(_HEAD_END)) >= 0:
-            head = parse_head(data[:end])
+            raw = data[:end]
+            head = parse_head(raw)
             data = data[end + len(_HEAD_END) :]
             if not head.interim:
                 self._head, self._framing = head, head.framing()
                 self._answer.status = head.status
+                self._answer.head = raw
                 return data
         if len(data) > MAX_HEAD:
             raise BadReplicaResponse("The head does not end.")
@@ -127,6 +134,8 @@ class Connection(asyncio.Protocol):
     def _take_body(self, framing: Framing, data: bytes, now: float) -> None:
         end = framing.feed(data)
         answer, tally = self._answer, self._tally
+        if self._keep:
+            answer.body += data if end < 0 else data[:end]
         events = data.count(_EVENT_END)
         if data.startswith(b"\n") and self._tail.endswith(b"\n"):
             events += 1
@@ -168,12 +177,14 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """One user: keeps its connection from request to request and opens a new one when it must."""
+    """One user: keeps its connection from request to request and opens a new one when it must. With `keep`
+    its answers hold their bodies."""
 
-    def __init__(self, host: str, port: int, *, tally: Tally, clock: Clock) -> None:
+    def __init__(self, host: str, port: int, *, tally: Tally, clock: Clock, keep: bool = False) -> None:
         self._address = host, port
         self._tally = tally
         self._clock = clock
+        self._keep = keep
         self._connection: Connection | None = None
 
     async def ask(self, request: bytes) -> Answer:
@@ -198,7 +209,7 @@ class Client:
         if self._connection is None or self._connection.closed:
             loop = asyncio.get_running_loop()
             _, self._connection = await loop.create_connection(
-                lambda: Connection(self._tally, self._clock), *self._address
+                lambda: Connection(self._tally, self._clock, keep=self._keep), *self._address
             )
         return self._connection
 

@@ -15,7 +15,7 @@ rules of Dynamo's router and Preble's E2 (V. Srivatsa et al., 2024).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any, ClassVar, Self
 
 from replicarouter.fleet.lifecycle import State
@@ -105,62 +105,33 @@ class PrefixCache:
         """Choose by the rule above, or wait for a full replica that saves more time than it takes."""
         costs = self._costs(view)
         index = self._least(costs)
-        least, mean = costs[index], 0.0
-        blocks = request.blocks
-        if not blocks:
-            request.affinity = NONE
-            request.found = 0
-            self._start = index + 1
-            return view.candidates[index]
-        found = self.index.find(blocks)
-        best, matched, popular = least, 0, found.popular
-        missed = 0
-        if found.steps and found.steps[0][0] > popular:
-            mean = sum(costs) / len(costs)
-            per_block = request.block_characters * self._tokens.per_character
-            worth, bonus = (1 + STAY) * per_block, BUSY * mean
-            places, examined = self._places, 0
-            for depth, holders in found.steps:
-                if depth <= popular or examined >= MOST_EXAMINED:
-                    break
-                earned = worth * (depth - popular) + bonus
-                for slot in bits(holders):
-                    place = places.get(slot)
-                    if place is None:
-                        missed = missed or slot + 1
-                        continue
-                    examined += 1
-                    cost = costs[place] - earned
-                    if cost < best or (cost == best and not matched):
-                        best, index, matched = cost, place, depth
-            if missed and not matched:
-                wait = self._worth_waiting(missed - 1, found, per_block, view)
-                if wait is not None:
-                    return wait
-        self._start = index + 1
-        if matched:
+        found = self.index.find(request.blocks)
+        if not found.steps:
+            request.affinity = NEW if request.blocks else NONE
+            return self._chosen(request, view, index)
+        place, depth, away = self._best(found, costs, costs[index], self._per_block(request))
+        if depth:
+            self._start = place + 1
             request.affinity = HIT
-            request.found = matched * request.block_characters
-            return view.candidates[index]
-        if not found.steps or found.steps[0][0] <= popular:
-            request.affinity = NEW
-        else:
-            request.affinity = REHASH if missed else SPILL
-        chosen = view.candidates[index]
-        member = self._members.get(chosen)
-        request.found = 0 if member is None else found.at(member.slot) * request.block_characters
-        return chosen
+            request.found = depth * request.block_characters
+            return view.candidates[place]
+        if away is not None:
+            wait = self._worth_waiting(away, request, found, view)
+            if wait is not None:
+                return wait
+        request.affinity = SPILL if away is None else REHASH
+        return self._chosen(request, view, index)
 
     def explain(self, request: InferenceRequest, view: View) -> Figures:
         """The cost of each and what it is made of, in tokens."""
         found = self.index.find(request.blocks)
         costs = self._costs(view)
         mean = sum(costs) / len(costs)
-        per_block = request.block_characters * self._tokens.per_character
+        per_block = self._per_block(request)
         figures = {}
         for replica, load in zip(view.candidates, costs, strict=True):
             member = self._members.get(replica)
-            depth = 0 if member is None else found.at(member.slot)
+            depth = 0 if member is None else self.index.held(member.slot, request.blocks)
             earned = max(0, depth - found.popular) * per_block
             figures[replica.name] = {
                 "outstanding": replica.load(view.now),
@@ -235,8 +206,46 @@ class PrefixCache:
         if view.candidates != self._candidates:
             self._follow(view.candidates)
         request = REQUEST_SECONDS * self._speed.tokens_per_second
-        weights = self._read(self._backlog.weights)
-        return [weight + request * load for weight, load in zip(weights, loads, strict=True)]
+        # For a thousand replicas this takes half as long as a comprehension.
+        return list(map(add, self._read(self._backlog.weights), map(request.__mul__, loads)))
+
+    def _per_block(self, request: InferenceRequest) -> float:
+        """Tokens in a block."""
+        return request.block_characters * self._tokens.per_character
+
+    def _best(
+        self, found: Found, costs: list[float], least: float, per_block: float
+    ) -> tuple[int, int, int | None]:
+        """The candidate that holds something of the prompt and costs `least` or less: its place and its
+        leading blocks, 0 if there is none. Last, the slot of the replica with most of the prompt, if no
+        candidate holds any of it."""
+        worth, bonus = (1 + STAY) * per_block, BUSY * sum(costs) / len(costs)
+        places, popular, examined = self._places, found.popular, 0
+        best, chosen, matched = least, 0, 0
+        away: int | None = None
+        for depth, holders in found.steps:
+            earned = worth * (depth - popular) + bonus
+            for slot in bits(holders):
+                place = places.get(slot)
+                if place is None:
+                    away = slot if away is None else away
+                    continue
+                examined += 1
+                cost = costs[place] - earned
+                if cost < best or (cost == best and not matched):
+                    best, chosen, matched = cost, place, depth
+            if examined >= MOST_EXAMINED:
+                break
+        return chosen, matched, away if not examined else None
+
+    def _chosen(self, request: InferenceRequest, view: View, index: int) -> Replica:
+        """The least loaded one, and what it happens to have of the prompt."""
+        self._start = index + 1
+        replica = view.candidates[index]
+        member = self._members.get(replica)
+        held = 0 if member is None else self.index.held(member.slot, request.blocks)
+        request.found = held * request.block_characters
+        return replica
 
     def _least(self, costs: list[float]) -> int:
         """The first of the least behind the last choice: equal ones take turns."""
@@ -257,7 +266,7 @@ class PrefixCache:
         self._read = itemgetter(*slots) if len(slots) > 1 else itemgetter(slice(slots[0], slots[0] + 1))
         self._candidates = [*candidates]
 
-    def _worth_waiting(self, slot: int, found: Found, per_block: float, view: View) -> Wait | None:
+    def _worth_waiting(self, slot: int, request: InferenceRequest, found: Found, view: View) -> Wait | None:
         """Whether the replica in `slot`, which is no candidate, is merely full and worth the wait for its
         next free place: on average the time of a request by their number there."""
         member = self._by_slot[slot]
@@ -266,7 +275,7 @@ class PrefixCache:
         replica = member.replica
         if replica.state is not State.READY or replica.has_room:
             return None
-        saved = (found.at(slot) - found.popular) * per_block / self._speed.tokens_per_second
+        saved = (found.steps[0][0] - found.popular) * self._per_block(request) / self._speed.tokens_per_second
         left = saved - view.waited
         if left <= 0 or self._seconds / max(1, replica.outstanding) > left:
             return None

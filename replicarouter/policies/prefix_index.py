@@ -3,11 +3,13 @@
 A block is known by its chained hash, so that equal hashes mean equal prefixes, and whoever holds a block
 holds all those before it. For each block one bit a replica says who holds it, and for each replica an LRU
 list says which blocks it would drop next. Prompts are touched from their tail to their head, as engines
-release them: tails go first, and the rule above stays true.
+release them: tails go first, and the rule above stays true. So whatever is asked of a prompt's blocks is
+true up to one of them and false behind it, and is found by halving.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 BYTES_PER_BLOCK = 240
 """Memory of one block that somebody holds: its hash, its entry and their places in the table. Measured on
@@ -36,24 +38,16 @@ class Block:
         self.epoch = epoch
 
 
-class Found:
-    """How a prompt's leading blocks are spread: `steps` are (blocks, holders) from the longest match to
-    the shortest, each naming the replicas whose match ends there; `popular` leading blocks are so common
-    that they say nothing about where the prompt belongs."""
+class Found(NamedTuple):
+    """How a prompt's leading blocks are spread. `steps` are (blocks, holders) from the longest match on,
+    each naming the replicas whose match ends there, as long as it is longer than `popular`: so many leading
+    blocks are so common that they say nothing about where the prompt belongs."""
 
-    __slots__ = ("popular", "steps")
+    steps: Sequence[tuple[int, int]]
+    popular: int
 
-    def __init__(self, steps: list[tuple[int, int]], popular: int) -> None:
-        self.steps = steps
-        self.popular = popular
 
-    def at(self, slot: int) -> int:
-        """Leading blocks that the replica with this slot holds."""
-        bit = 1 << slot
-        for depth, holders in self.steps:
-            if holders & bit:
-                return depth
-        return 0
+NOTHING = Found((), 0)
 
 
 class PrefixIndex:
@@ -125,31 +119,60 @@ class PrefixIndex:
     # Requests
 
     def find(self, blocks: Sequence[int]) -> Found:
-        """Who holds how many of the leading `blocks`."""
+        """Who holds how many of the leading `blocks`: logarithmic in their number, for each step."""
         table = self._blocks
-        limit = self.popular_above
-        recent = self._epoch - 1
+        if not blocks or blocks[0] not in table:
+            return NOTHING
+        low, high = 1, len(blocks)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if blocks[middle - 1] in table:
+                low = middle
+            else:
+                high = middle - 1
+        known = low
+        popular = self._popular(blocks, known)
         steps: list[tuple[int, int]] = []
-        holders = -1
-        popular = depth = 0
-        for hashed in blocks:
-            block = table.get(hashed)
-            if block is None:
-                break
-            both = holders & block.holders
-            if both != holders:
-                if holders > 0:
-                    steps.append((depth, holders ^ both))
-                holders = both
-                if not both:
-                    break
-            if block.count > limit and popular == depth and block.epoch >= recent:
-                popular += 1
-            depth += 1
-        if holders > 0:
-            steps.append((depth, holders))
-        steps.reverse()
+        depth, seen = known, 0
+        while depth > popular:
+            holders = table[blocks[depth - 1]].holders
+            steps.append((depth, holders & ~seen))
+            seen = holders
+            low, high = popular, depth - 1
+            while low < high:
+                middle = (low + high + 1) // 2
+                if table[blocks[middle - 1]].holders != seen:
+                    low = middle
+                else:
+                    high = middle - 1
+            depth = low
         return Found(steps, popular)
+
+    def held(self, slot: int, blocks: Sequence[int]) -> int:
+        """How many of the leading `blocks` this replica holds."""
+        table, bit = self._blocks, 1 << slot
+        low, high = 0, len(blocks)
+        while low < high:
+            middle = (low + high + 1) // 2
+            block = table.get(blocks[middle - 1])
+            if block is not None and block.holders & bit:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _popular(self, blocks: Sequence[int], known: int) -> int:
+        """How many of the `known` leading blocks are popular."""
+        table, limit, recent = self._blocks, self.popular_above, self._epoch - 1
+        low, high = 0, known
+        while low < high:
+            middle = (low + high + 1) // 2
+            block = table[blocks[middle - 1]]
+            if block.count > limit and block.epoch >= recent:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def note(self, slot: int, blocks: Sequence[int]) -> int:
         """The replica was sent a prompt with these leading blocks: from now on it holds them. How many of

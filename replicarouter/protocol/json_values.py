@@ -36,7 +36,10 @@ _LONGEST_CHARACTER = 12
 
 _HASHED_A_STEP = 2**22
 _BUILT_A_STEP = 2**15
-_MOST_NESTED = 8
+_VALUE_COST = 64
+"""To find a value and to call a parser for it takes at least as long as this many bytes of it."""
+_MOST_NESTED = 5
+"""As an image in a conversation is: in the list of messages, a message, its parts, one of them, its URL."""
 
 Built = Generator[None, None, tuple[Any, int]]
 """Builds a value in steps; it returns the value, and where it ends."""
@@ -128,6 +131,7 @@ class ValueBuilder:
         while not self._full:
             behind = yield from after_string(body, at + 1 if body.startswith(b'"', at) else len(body))
             name = read_name(body[at:behind])
+            self._built += behind - at
             fields[name], at = yield from self._value(after_mark(body, b":", behind), nested)
             if self._due():
                 yield
@@ -153,7 +157,7 @@ class ValueBuilder:
         return Opaque(hasher.intdigest(), end - start)
 
     def _parsed(self, raw: bytes) -> Any:
-        self._built += len(raw)
+        self._built += len(raw) + _VALUE_COST
         try:
             return orjson.loads(raw)
         except orjson.JSONDecodeError:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies import POLICIES
 from replicarouter.policies.base import View, Wait
@@ -24,7 +25,8 @@ class Faithful(LeastOutstanding):
 
     def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:  # type: ignore[override]
         holder = view.replicas[0]
-        if request.stream or view.waited >= self.patience:
+        gone = holder.state is not State.READY
+        if request.stream or gone or view.waited >= self.patience:
             return super().pick(request, view)
         return holder if holder in view.candidates else Wait(holder, self.patience)
 

@@ -95,6 +95,14 @@ def test_keys_are_spread(keys: Sequence[int]) -> None:
     assert min(counts.values()) > 0.7 * len(keys) / 8
 
 
+@pytest.mark.parametrize("pattern", ["{}", "r{}", "10.0.0.{}"])
+def test_names_that_resemble_each_other_do_not_share_their_places(pattern: str) -> None:
+    counts = Counter(homes(ring_of([a_replica(pattern.format(number)) for number in range(64)])))
+
+    assert len(counts) == 64
+    assert max(counts.values()) < 1.8 * len(KEYS) / 64
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.01, 1e6])
 def test_weights_set_the_shares_of_keys(scale: float) -> None:
     counts = Counter(homes(ring_of(members(4, [scale, scale, 2 * scale, 4 * scale]))))
