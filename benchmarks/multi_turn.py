@@ -111,7 +111,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     shape = Shape()
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     flag = parser.add_argument
-    flag("--policy", action="append", help="one to measure, again for more (default: all that matter)")
+    flag("--policy", action="append", help=f"to measure, may be repeated (default: {', '.join(POLICIES)})")
     flag("--conversations", type=int, default=256, help="that go on at the same time (default %(default)s)")
     flag("--turns", type=int, default=6, help="questions in each (default %(default)s)")
     flag("--replicas", type=int, default=8, help="simulated engines (default %(default)s)")
@@ -134,7 +134,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure one policy after the other, print the table, and tell by the exit status whether all went well."""
+    """Measure one policy after the other, print the table, and tell by the exit status if nothing failed."""
     arguments = parse()
     reports: list[Account] = []
     with (

@@ -1,7 +1,7 @@
 """What came of conversations under one policy: latency, stickiness, evenness and cache hits."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -100,7 +100,8 @@ def imbalance(amounts: Sequence[float]) -> float:
 
 def departure(turns: Iterable[Turn], replica: str, number: int) -> Departure:
     """What changed from the turn before `number`, since when `replica` is gone."""
-    before, after = ({}, {})  # type: tuple[dict[int, str], dict[int, str]]
+    before: dict[int, str] = {}
+    after: dict[int, str] = {}
     for turn in turns:
         if turn.failure is None and turn.number in (number - 1, number):
             (after if turn.number == number else before)[turn.conversation] = turn.replica
@@ -168,7 +169,7 @@ def table(accounts: Sequence[Account]) -> Table:
     shown.add_column("")
     for one in accounts:
         shown.add_column(one.policy, justify="right")
-    rows = [
+    rows: list[tuple[str, Callable[[Account], str]]] = [
         ("requests, failed", lambda one: f"{one.requests}, {sum(one.failures.values())}"),
         ("first turn: TTFT p50/p90", lambda one: _pair(one.first_ttft_p50, one.first_ttft_p90)),
         ("follow-ups: TTFT p50/p90", lambda one: _pair(one.ttft_p50, one.ttft_p90)),

@@ -17,12 +17,13 @@ from replicarouter.protocol.framing import Dechunker
 HOST = "127.0.0.1"
 REPLICA_FIELD, AFFINITY_FIELD = b"x-replicarouter-replica", b"x-replicarouter-affinity"
 
-_WORDS = (
-    "the of and to in is it that for on with as at by from this one two each all some more less other"
-    " answer question list queue block model letter garden winter morning harbour window kitchen paper"
-    " reads writes waits holds keeps sends takes gives finds counts moves grows ends begins returns"
-    " long short full empty early late first last near far open quiet steady small wide narrow"
-).split()
+_PROSE = """
+ the of and to in is it that for on with as at by from this one two each all some more less other
+ answer question list queue block model letter garden winter morning harbour window kitchen paper
+ reads writes waits holds keeps sends takes gives finds counts moves grows ends begins returns
+ long short full empty early late first last near far open quiet steady small wide narrow
+"""
+_WORDS = _PROSE.split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +117,14 @@ class Conversation:
 
 
 class Crowd:
-    """Conversations that go on at the same time with the server on `port`; `tally` has the gaps between
-    their events."""
+    """Conversations with the server on `port`, which is `host`; `tally` has the gaps between their events."""
 
     def __init__(self, port: int, count: int, shape: Shape) -> None:
         self.tally = Tally()
-        self._host = f"{HOST}:{port}"
+        self.host = f"{HOST}:{port}"
         self._shape = shape
         self._source = Random(shape.seed)
-        self._conversations = [
+        self.conversations = [
             Conversation(
                 number, shape, Client(HOST, port, tally=self.tally, clock=time.perf_counter, keep=True)
             )
@@ -134,17 +134,17 @@ class Crowd:
     @property
     def turns(self) -> list[Turn]:
         """All turns that have been taken."""
-        return [turn for one in self._conversations for turn in one.turns]
+        return [turn for one in self.conversations for turn in one.turns]
 
     async def go_on(self, turns: int) -> float:
         """Take so many more turns in every conversation, and wait for the last of all; the seconds."""
         began = time.perf_counter()
-        await together([self._converse(one, turns) for one in self._conversations])
+        await together([self._converse(one, turns) for one in self.conversations])
         return time.perf_counter() - began
 
     def close(self) -> None:
         """Close all connections."""
-        for one in self._conversations:
+        for one in self.conversations:
             one.client.close()
 
     async def _converse(self, one: Conversation, turns: int) -> None:
@@ -154,7 +154,7 @@ class Crowd:
                 await asyncio.sleep(self._source.expovariate(1 / self._shape.think))
             if one.over:
                 return
-            await one.take_turn(self._host)
+            await one.take_turn(self.host)
 
 
 async def together(tasks: Sequence[Awaitable[None]]) -> None:
@@ -204,6 +204,5 @@ def read_events(body: bytes) -> tuple[str, dict[str, Any]]:
             continue
         document = orjson.loads(event[len(b"data: ") :])
         usage = document.get("usage") or usage
-        for choice in document.get("choices", ()):
-            pieces.append(choice["delta"].get("content") or "")
+        pieces += [choice["delta"].get("content") or "" for choice in document.get("choices", ())]
     return "".join(pieces), usage

@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from replicarouter.admission.decisions import Case, Draft
 from replicarouter.admission.desk import Desks
-from replicarouter.admission.holds import Holds
+from replicarouter.admission.holds import LONGEST, Holds
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.owners import OWNER_GONE
 from replicarouter.admission.plan import PolicyPlan
@@ -23,6 +24,9 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import View, Wait
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import AdmissionSettings
+
+HELD = 0.5
+"""The share of the longest wait in the queue for which a policy may hold a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,15 @@ class Admission(FleetListener):
         if self._queue.waiting_for(pool) and self._ledger.queued[pool.model] > self._holds.count(pool.model):
             return None
         lease = self._lease(request, pool, exchange, tried, only)
-        if isinstance(lease, Wait):
+        if not isinstance(lease, Wait):
+            return lease
+        if len(self._queue.waiters) < self._rules.requests:
             # Its caller will `wait` at once: until then nothing happens for which to ask the policy again.
             self._to_hold = exchange, lease
             return None
-        return lease
+        # There is no place to hold it, and that is no reason to refuse it.
+        lease = self._lease(request, pool, exchange, tried, only, math.inf)
+        return None if isinstance(lease, Wait) else lease
 
     async def wait(
         self,
@@ -124,7 +132,7 @@ class Admission(FleetListener):
         self._enter(waiter)
         try:
             if to_hold is not None and to_hold[0] is exchange:
-                self._holds.hold(waiter, to_hold[1])
+                self._hold(waiter, to_hold[1])
             else:
                 self._offer_rooms((pool,))
             async with asyncio.timeout(seconds or None):
@@ -225,11 +233,13 @@ class Admission(FleetListener):
             if not waiter.may_use(replica) or self._holds.keeps_from(waiter, replica):
                 return False
             waited = self._clock() - waiter.since
+            if self._most_held and waited >= self._most_held:
+                waited = math.inf
             lease = self._lease(
                 waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only, waited
             )
             if isinstance(lease, Wait):
-                self._holds.hold(waiter, lease)
+                self._hold(waiter, lease)
                 return False
             if lease is None:
                 return False
@@ -271,6 +281,16 @@ class Admission(FleetListener):
             self._ledger.queued[waiter.pool.model] -= 1
             self._ledger.let_go(waiter.exchange)
 
+    @property
+    def _most_held(self) -> float:
+        """Seconds for which a policy may hold a request; 0 for no bound. Then there is time enough left in
+        which others may have room."""
+        return self._rules.seconds * HELD
+
+    def _hold(self, waiter: Waiter, wait: Wait) -> None:
+        left = self._most_held - (self._clock() - waiter.since)
+        self._holds.hold(waiter, wait, most=left if left > 0 else LONGEST)
+
     def _ask_again(self, waiter: Waiter) -> None:
         """It has been held for long enough."""
         self._offer_rooms((waiter.pool,))
@@ -299,14 +319,10 @@ class Admission(FleetListener):
     ) -> Lease | Wait | None:
         """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
         room."""
-        candidates: Sequence[Replica] = pool.ready if only is None else [only]
-        if pool.bounded or tried:
-            candidates = [one for one in candidates if one.has_room and one not in tried]
-            if not candidates:
-                return None
         now = self._clock()
-        if now < self._cooling_until:
-            candidates = [one for one in candidates if not one.cooling(now)] or candidates
+        candidates = self._candidates(pool, tried, only, now)
+        if not candidates:
+            return None
         desk, decisions = self._desks.of(pool), self._desks.decisions
         view = View(pool.replicas, candidates, now, self._random, waited)
         draft = None
@@ -329,6 +345,17 @@ class Admission(FleetListener):
         if desk.learns:
             desk.sent(request, exchange, choice, advice, now)
         return lease
+
+    def _candidates(
+        self, pool: Pool, tried: Sequence[Replica], only: Replica | None, now: float
+    ) -> Sequence[Replica]:
+        """Who may have a request now: those with room, and of these those that are not cooling off."""
+        candidates: Sequence[Replica] = pool.ready if only is None else [only]
+        if pool.bounded or tried:
+            candidates = [one for one in candidates if one.has_room and one not in tried]
+        if now < self._cooling_until:
+            return [one for one in candidates if not one.cooling(now)] or candidates
+        return candidates
 
 
 def _why_none(pool: Pool, tried: Sequence[Replica]) -> str:

@@ -25,11 +25,12 @@ class Holds:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, waiter: Waiter, wait: Wait) -> None:
-        """Let it wait for a replica, and no more for the one before if there was one."""
+    def hold(self, waiter: Waiter, wait: Wait, *, most: float = LONGEST) -> None:
+        """Let it wait for a replica, `most` seconds at most, and no more for the one before if there was
+        one."""
         self.drop(waiter)
         # In this order `max` is right for a number that is none, too.
-        seconds = min(max(SHORTEST, wait.seconds), LONGEST)
+        seconds = min(max(SHORTEST, wait.seconds), most)
         timer = asyncio.get_running_loop().call_later(seconds, self._end, waiter)
         self._held[waiter] = wait.replica, timer
         self._counts[waiter.pool.model] = self.count(waiter.pool.model) + 1

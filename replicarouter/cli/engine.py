@@ -28,9 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     options = EngineOptions()
     parser.description = (
-        "Simulated vLLM replicas: OpenAI's API, a waiting queue, vLLM's metrics and the step times"
-        " of a measured machine. No model and no GPU are needed; the words of the answers are made"
-        " up. Stop them with Ctrl-C or SIGTERM."
+        "Simulated vLLM replicas: OpenAI's API, a waiting queue, a prefix cache, vLLM's metrics and the"
+        " step times of a measured machine. No model and no GPU are needed; the words of the answers are"
+        " made up. Usage tells cached tokens, as with vLLM's --enable-prompt-tokens-details. Stop them with"
+        " Ctrl-C or SIGTERM."
     )
     flag = parser.add_argument
     flag("--host", default=options.host, help="address to listen on (default %(default)s)")
@@ -53,13 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kv-blocks",
         type=int,
         default=options.kv_blocks,
-        help="blocks of the KV cache (default %(default)s)",
+        help="blocks of the KV cache, which running sequences fill and earlier prompts and replies are"
+        " found in until their room is needed (default %(default)s)",
     )
     flag(
         "--block-size",
         type=int,
         default=options.block_size,
-        help="tokens in a block (default %(default)s)",
+        help="tokens in a block; of a common beginning whole blocks are found again (default %(default)s)",
     )
     flag(
         "--speed",

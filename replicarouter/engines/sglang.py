@@ -15,6 +15,7 @@ PROMPT_TOKENS = ("sglang:prompt_tokens_total",)
 CACHED_TOKENS = ("sglang:cached_tokens_total",)
 ACCEPT_LENGTH = ("sglang:spec_accept_length",)
 FORWARD_PASSES = ("sglang:cuda_graph_passes_total",)
+KV_CAPACITY = ("sglang:max_total_num_tokens",)
 
 # Only gauges: SGLang's counters appear with the first request that moves them.
 EXPECTED = (RUNNING, WAITING, KV_USAGE)
@@ -27,6 +28,7 @@ NAMES = frozenset(
         CACHED_TOKENS,
         ACCEPT_LENGTH,
         FORWARD_PASSES,
+        KV_CAPACITY,
     )
     for name in names
 )
@@ -60,6 +62,7 @@ class SglangDialect:
             # The gauge stands at zero while speculation is off.
             spec_accept_length=(sum(accept_lengths) / len(accept_lengths) if accept_lengths else None),
             steps=_summed(_by_rank(samples, FORWARD_PASSES)),
+            kv_capacity=_summed(_by_rank(samples, KV_CAPACITY)),
             model=label(samples, "model_name"),
             missing=tuple(names[0] for names in EXPECTED if not _by_rank(samples, names)),
         )

@@ -3,6 +3,8 @@
 With data parallelism one address serves several engines, told apart by the label `engine`.
 """
 
+from collections.abc import Mapping
+
 from replicarouter.engines.aggregate import label, largest, total
 from replicarouter.engines.base import EngineReading, Samples
 
@@ -16,11 +18,14 @@ STEPS = ("vllm:iteration_tokens_total_count",)
 SPEC_ACCEPTED = ("vllm:spec_decode_num_accepted_tokens_total",)
 SPEC_DRAFTS = ("vllm:spec_decode_num_drafts_total",)
 START_TIME = ("process_start_time_seconds",)
+CACHE_INFO = "vllm:cache_config_info"
 
-# Not expected: the speculation counters exist only with speculation, and the process's start time
-# only while one API server process answers for the engine.
+# Not expected: the speculation counters exist only with speculation, and the process's start time and
+# the cache's configuration only while one API server process answers for the engine.
 EXPECTED = (RUNNING, WAITING, KV_USAGE, PREEMPTIONS, PREFIX_QUERIES, PREFIX_HITS, STEPS)
-NAMES = frozenset(name for names in (*EXPECTED, SPEC_ACCEPTED, SPEC_DRAFTS, START_TIME) for name in names)
+NAMES = frozenset(
+    name for names in (*EXPECTED, SPEC_ACCEPTED, SPEC_DRAFTS, START_TIME, (CACHE_INFO,)) for name in names
+)
 
 
 class VllmDialect:
@@ -48,6 +53,7 @@ class VllmDialect:
             spec_accept_length=_accept_length(samples),
             steps=total(samples, STEPS),
             start_time=largest(samples, START_TIME),
+            kv_capacity=_kv_capacity(samples),
             model=label(samples, "model_name"),
             missing=tuple(names[0] for names in EXPECTED if total(samples, names) is None),
         )
@@ -60,3 +66,22 @@ def _accept_length(samples: Samples) -> float | None:
     if accepted is None or not drafts:
         return None
     return 1.0 + accepted / drafts
+
+
+def _kv_capacity(samples: Samples) -> float | None:
+    """Tokens that the KV caches hold, from labels whose values are texts, "None" among them.
+
+    `kv_cache_size_tokens` is each engine's own. Releases without it tell `num_gpu_blocks` alone, which
+    with data parallelism is the sum over the engines, on the line of each of them.
+    """
+    infos = [labels for labels, _ in samples.get(CACHE_INFO, ())]
+    if sizes := [size for labels in infos if (size := _whole(labels, "kv_cache_size_tokens"))]:
+        return float(sum(sizes))
+    totals = [_whole(labels, "block_size") * _whole(labels, "num_gpu_blocks") for labels in infos]
+    return float(max(totals, default=0)) or None
+
+
+def _whole(labels: Mapping[str, str], name: str) -> int:
+    """The whole number in a label, 0 when it holds none."""
+    text = labels.get(name, "")
+    return int(text) if text.isdecimal() else 0

@@ -159,12 +159,13 @@ class Fleet:
         return replica
 
     def _order(self, replica: Replica, order: Order) -> None:
+        state = replica.state
         before, replica.duty = replica.duty, obey(replica.duty, order)
         if replica.duty is before:
             return
         self.regroup()
         log.info("replica duty changed", extra={"replica": replica.name, "duty": replica.duty.value})
-        self.wake(replica)
+        self._tell_listeners(replica, state)
 
     # Pools
 
@@ -214,6 +215,7 @@ class Fleet:
         """
         if replica not in self:
             return
+        state = replica.state
         before, replica.health = replica.health, move(replica.health, event)
         replica.why = why
         if replica.health is before:
@@ -230,15 +232,19 @@ class Fleet:
                 "why": why,
             },
         )
-        self.wake(replica)
+        self._tell_listeners(replica, state)
 
     def wake(self, replica: Replica) -> None:
-        """Tell the listeners whether `replica` takes requests."""
-        takes = replica.state is State.READY
-        for listener in self.listeners:
-            if takes:
+        """Tell the listeners that `replica` takes requests, if it does."""
+        if replica.state is State.READY:
+            for listener in self.listeners:
                 listener.ready(replica)
-            else:
+
+    def _tell_listeners(self, replica: Replica, before: State) -> None:
+        """Its state, or what is behind it, has changed."""
+        self.wake(replica)
+        if before is State.READY and replica.state is not State.READY:
+            for listener in self.listeners:
                 listener.lost(replica)
 
     def _widen(self, replica: Replica) -> None:

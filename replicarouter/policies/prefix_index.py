@@ -22,6 +22,11 @@ HALVING, HALVING_EACH = 1024, 16
 """Requests, or requests a replica if that is more, after which what was counted before weighs half."""
 
 
+POPULAR_SHARE = 0.25
+"""Times a replica's even share of the requests that a prefix may have before it is popular. With 1, as few
+as one group of users for each replica could only be dealt out unevenly: things are spread evenly when they
+are small beside what one can carry."""
+
 LEAST_POPULAR = 8
 """Requests that must have had a block before it can be popular: a few turns of one conversation are not,
 however large the fleet and however short its memory of traffic."""
@@ -65,7 +70,7 @@ class PrefixIndex:
         self._members = 0
         self._most_blocks = 0
         self.popular_above: float = LEAST_POPULAR
-        """Requests beyond which a block is popular: an even share of the recent ones."""
+        """Requests beyond which a block is popular."""
         self.evicted = 0
         """Blocks that were dropped to stay within the replicas' capacities."""
         self.cut = 0
@@ -209,7 +214,7 @@ class PrefixIndex:
         if self._requests >= 2 * max(HALVING, HALVING_EACH * members):
             self._requests //= 2
             self._epoch += 1
-        self.popular_above = max(LEAST_POPULAR, self._requests / members)
+        self.popular_above = max(LEAST_POPULAR, POPULAR_SHARE * self._requests / members)
 
     def _shrink(self, slot: int) -> None:
         held, capacity = self._held[slot], self._capacity[slot]

@@ -31,14 +31,17 @@ _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^\s"{}\[\],:]++')
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-_FLAT = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+_STRING = rb'"[^"\\]{0,4096}+(?:\\.[^"\\]{0,4096}+){0,64}+"'
+"""Not of any length: beyond some, to look for the next quote is faster than an expression."""
+
+_FLAT = rb'[^"{}\[\]]++|' + _STRING
 _LEAF = rb"[\[{](?:" + _FLAT + rb")*+[\]}]"
 _SHALLOW = rb"[\[{](?:" + _FLAT + rb"|" + _LEAF + rb")*+[\]}]"
 _DEEP = rb"[\[{](?:" + _FLAT + rb"|" + _SHALLOW + rb")*+[\]}]"
 _CONTENT = re.compile(rb"(?:" + _FLAT + rb"|" + _SHALLOW + rb")*+", re.DOTALL)
 """What stands in an array or object: values, and what is nested at most two deep, as in most messages."""
 
-_VALUE = rb'[^\s"{}\[\],:]++|"(?:[^"\\]++|\\.)*+"|' + _DEEP
+_VALUE = rb'[^\s"{}\[\],:]++|' + _STRING + rb"|" + _DEEP
 _ELEMENTS = re.compile(rb"(?:[ \t\n\r]*+(?:" + _VALUE + rb")[ \t\n\r]*+,)*+", re.DOTALL)
 """Elements of an array, each with the comma behind it."""
 

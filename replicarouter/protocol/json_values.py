@@ -28,6 +28,9 @@ need half a million characters; what stands behind is left off."""
 _AT_FIRST = 2**14
 """Bytes in which the end of a value is looked for at first."""
 
+_LONGEST_LOOK = 64
+"""Steps in which the end of a value is looked for; a megabyte of messages takes about twenty."""
+
 _START = 2**19
 """Bytes of a large text that are parsed."""
 
@@ -169,15 +172,22 @@ class ValueBuilder:
 
 
 def _end_of_small(body: bytes, at: int) -> Generator[None, None, int]:
-    """Where the value ends that begins at `at`; 0 if it is too large to be parsed in one go."""
+    """Where the value ends that begins at `at`; 0 if it is too large, or too full of brackets, to be parsed
+    in one go."""
     for width in (_AT_FIRST, MOST_AT_ONCE):
         piece = body[at : at + width]
-        try:
-            end = yield from after_value(piece, 0)
-        except BadJson:
-            continue
-        if end < len(piece) or at + width >= len(body):
-            return at + end
+        steps = after_value(piece, 0)
+        for _ in range(_LONGEST_LOOK):
+            try:
+                next(steps)
+            except BadJson:
+                break
+            except StopIteration as done:
+                end: int = done.value
+                if end < len(piece) or at + width >= len(body):
+                    return at + end
+                break
+            yield
     return 0
 
 

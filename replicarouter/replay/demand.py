@@ -43,12 +43,14 @@ class Demand(Protocol):
     """A trace or a workload: the same whichever policy serves it.
 
     `block_tokens` is the size of its blocks. `concurrency` is how many conversations are kept alive, a
-    new one beginning when one ends; 0: they come when they come.
+    new one beginning when one ends; 0: they come when they come. After `settles` seconds there are as many
+    as there will be, and caches are warm.
     """
 
     name: str
     block_tokens: int
     concurrency: int
+    settles: float
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """All conversations in the order of their beginning, made while they are taken."""

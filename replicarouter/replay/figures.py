@@ -38,14 +38,16 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one replay. Rates are a second of the replay's time, from the first arrival to the last ending.
+    """Of one replay, over the `requests` that are counted of all that were `replayed`. They came within
+    `seconds`, and the last of them was answered `drained` seconds after the first could come.
 
     `hit_ratio` is cached over all prompt tokens. `itl` has the mean gap of each answer, `gap` all gaps
-    pooled (to half a per cent). `goodput` is good answers a second, `good_share` their share of all
-    requests. `uncached_imbalance` and `request_imbalance` are the busiest replica over the mean. `wall` is
-    how long the computing took.
+    pooled (to half a per cent). `goodput` is how many came in a second that got a good answer,
+    `good_share` their share of all; `output_tokens_per_second` is over `drained`. `uncached_imbalance` and
+    `request_imbalance` are the busiest replica over the mean. `wall` is how long the computing took.
     """
 
+    replayed: int
     requests: int
     answered: int
     refused_share: float
@@ -56,22 +58,23 @@ class Figures:
     itl: Percentiles
     gap: Percentiles
     output_tokens_per_second: float
-    requests_per_second: float
     goodput: float
     good_share: float
     preemptions: int
     seconds: float
+    drained: float
     wall: float
     affinity: dict[str, int]
 
     @classmethod
     def of(cls, tally: Tally, slo: Slo) -> "Figures":
         """Take the figures of a replay that has ended."""
-        seconds = tally.seconds or 1.0
+        drained = tally.ended - tally.began
         good = sum(
             ttft <= slo.ttft and itl <= slo.itl for ttft, itl in zip(tally.ttft, tally.itl, strict=True)
         )
         return cls(
+            replayed=tally.replayed,
             requests=tally.requests,
             answered=tally.answered,
             refused_share=tally.refused / tally.requests if tally.requests else 0.0,
@@ -81,12 +84,12 @@ class Figures:
             ttft=Percentiles.of(tally.ttft),
             itl=Percentiles.of(array("d", (itl for itl in tally.itl if itl >= 0))),
             gap=Percentiles(*(quantile(tally.gaps, percent / 100) for percent in PERCENTILES)),
-            output_tokens_per_second=tally.output_tokens / seconds,
-            requests_per_second=tally.answered / seconds,
-            goodput=good / seconds,
+            output_tokens_per_second=tally.output_tokens / drained if drained > 0 else 0.0,
+            goodput=good / tally.seconds if tally.seconds > 0 else 0.0,
             good_share=good / tally.requests if tally.requests else 0.0,
             preemptions=tally.preemptions,
             seconds=tally.seconds,
+            drained=drained,
             wall=tally.wall,
             affinity=dict(tally.affinity),
         )

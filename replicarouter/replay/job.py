@@ -12,9 +12,9 @@ from replicarouter.simulator.sequences import Sequence
 
 class Job(Sequence):
     """`came` is when it reached the router, `turns` the conversation that goes on after it. `line` is where
-    it waits for room, None when it does not; `replica` where it goes or went."""
+    it waits for room, None when it does not; `replica` where it goes or went; `counted` in the figures."""
 
-    __slots__ = ("came", "line", "replica", "request", "turns")
+    __slots__ = ("came", "counted", "line", "replica", "request", "turns")
 
     def __init__(self, turn: Turn, turns: Iterator[Turn], block_tokens: int, now: float) -> None:
         blocks = whole_blocks(turn, block_tokens)
@@ -26,6 +26,7 @@ class Job(Sequence):
         )
         self.turns = turns
         self.came = now
+        self.counted = True
         self.request: InferenceRequest = as_request(turn, blocks, block_tokens)
         self.replica: Replica | None = None
         self.line: OrderedDict[Job, None] | None = None

@@ -29,7 +29,7 @@ UNTIMED_COLUMNS = (
     Column("hits %", lambda one: 100 * one.hit_ratio, "{:.1f}", spread=True),
     Column("uncached max/mean", lambda one: one.uncached_imbalance, "{:.2f}", spread=True),
     Column("requests max/mean", lambda one: one.request_imbalance, "{:.2f}", spread=True),
-    Column("replayed /s", lambda one: one.requests / one.wall if one.wall else None, "{:,.0f}"),
+    Column("replayed /s", lambda one: one.replayed / one.wall if one.wall else None, "{:,.0f}"),
 )
 
 TIMED_COLUMNS = (
@@ -47,8 +47,8 @@ TIMED_COLUMNS = (
     Column("uncached max/mean", lambda one: one.uncached_imbalance, "{:.2f}"),
     Column("requests max/mean", lambda one: one.request_imbalance, "{:.2f}"),
     Column("refused %", lambda one: 100 * one.refused_share, "{:.1f}"),
-    Column("seconds", lambda one: one.seconds, "{:,.0f}"),
-    Column("replayed /s", lambda one: one.requests / one.wall if one.wall else None, "{:,.0f}"),
+    Column("seconds", lambda one: one.drained, "{:,.0f}"),
+    Column("replayed /s", lambda one: one.replayed / one.wall if one.wall else None, "{:,.0f}"),
 )
 
 

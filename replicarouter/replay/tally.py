@@ -15,10 +15,14 @@ class Tally:
     """Sums over all requests, and for each answered one its TTFT and mean ITL in seconds (`NO_ITL` for an
     answer of one token), in the same order. Times are on the clock of the replay.
 
+    Counted are the requests that came between `began` and `closed`; all others were replayed, too
+    (`replayed`). `ended` is when the last counted one had its answer.
+
     `uncached` (tokens in the timed replay, blocks in the untimed one) and `given` are by replica.
     """
 
     replicas: int
+    replayed: int = 0
     requests: int = 0
     answered: int = 0
     refused: int = 0
@@ -27,6 +31,7 @@ class Tally:
     output_tokens: int = 0
     preemptions: int = 0
     began: float = 0.0
+    closed: float = 0.0
     ended: float = 0.0
     wall: float = 0.0
     affinity: dict[str, int] = field(default_factory=dict)
@@ -47,8 +52,8 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """From the first arrival to the last ending."""
-        return self.ended - self.began
+        """In which the counted requests came."""
+        return self.closed - self.began
 
 
 def imbalance(amounts: "array[int]") -> float:

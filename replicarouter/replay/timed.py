@@ -44,6 +44,10 @@ class Timed:
     them, and is told what the router would tell it. Time is virtual; events of the same moment happen in
     the order in which they became known.
 
+    Counted are requests that come after the demand `settles` and before the last conversation has begun
+    (of those that are kept alive: before there are fewer), because the load falls from then on. Gaps
+    between tokens and preemptions are those of all requests.
+
     The work of an event does not grow with the number of replicas, the policy's own aside.
     """
 
@@ -69,7 +73,9 @@ class Timed:
         self._due = [inf] * options.replicas
         self._heap: list[tuple[float, int, Callable[[Any, float], None], Any]] = []
         self._serial = 0
-        self._open = 0  # conversations that have begun and not ended
+        self._open = 0  # conversations that are to come next, or have begun and not ended
+        self._tally.began = demand.settles
+        self._closes = inf  # when no further conversation was to come
         self._coming: Iterator[Conversation] = iter(())
         random = Random(digest(seed, 1))
         self._gate = Gate(options.gate, self._fleet, policy, random, self._remind_at)
@@ -82,12 +88,12 @@ class Timed:
         for _ in range(self._demand.concurrency or 1):
             self._await_next()
         heap = self._heap
-        tally.began = heap[0][0] if heap else 0.0
         pop = heapq.heappop
         while heap:
             now, _, act, what = pop(heap)
             act(what, now)
         tally.preemptions = self._measures.preemptions
+        tally.closed = min(self._closes, tally.ended)
         return tally
 
     # Events
@@ -100,13 +106,14 @@ class Timed:
         """Have the next conversation begin when it comes, or now where a number of them is kept alive."""
         conversation = next(self._coming, None)
         if conversation is None:
+            self._closes = min(self._closes, now)
             return
         self._open += 1
         self._at(now if self._demand.concurrency else conversation.at, self._begin, conversation.turns)
 
     def _begin(self, turns: Iterator[Turn], now: float) -> None:
         if not self._demand.concurrency:
-            self._await_next()
+            self._await_next(now)
         self._go_on(turns, now)
 
     def _go_on(self, turns: Iterator[Turn], now: float) -> None:
@@ -118,7 +125,7 @@ class Timed:
                 self._await_next(now)
             return
         moment = max(now + turn.delay, turn.at)
-        if moment > now and self._tally.requests:
+        if moment > now:
             self._at(moment, self._arrive, (turn, turns))
         else:
             self._arrive((turn, turns), now)
@@ -126,7 +133,9 @@ class Timed:
     def _arrive(self, what: tuple[Turn, Iterator[Turn]], now: float) -> None:
         turn, turns = what
         job = Job(turn, turns, self._demand.block_tokens, now)
-        self._tally.requests += 1
+        self._tally.replayed += 1
+        job.counted = self._tally.began <= now <= self._closes
+        self._tally.requests += job.counted
         if self._gate.admit(job, now):
             self._send(job, now)
         elif job.line is None:
@@ -176,7 +185,7 @@ class Timed:
         if self._policy.learns:
             self._policy.sent(job.request, replica, now)
         number = self._fleet.numbers[replica]
-        self._tally.given[number] += 1
+        self._tally.given[number] += job.counted
         engine = self._engines[number]
         try:
             engine.submit(job, now)
@@ -206,7 +215,8 @@ class Timed:
         replica = job.replica
         assert replica is not None
         self._fleet.release(replica)
-        self._note(job, replica)
+        if job.counted:
+            self._note(job, replica)
         if self._policy.learns:
             told = Ending("ok", job.prompt_tokens, job.cached_tokens, job.limit)
             self._policy.finished(job.request, replica, told, now)
@@ -216,7 +226,7 @@ class Timed:
         self._go_on(job.turns, now)
 
     def _refuse(self, job: Job, now: float) -> None:
-        self._tally.refused += 1
+        self._tally.refused += job.counted
         self._go_on(job.turns, now)
 
     def _note(self, job: Job, replica: Replica) -> None:

@@ -71,7 +71,7 @@ class Untimed:
             self._send(turn, random, tally)
         while self._flights:
             self._land()
-        tally.ended = self._now
+        tally.closed = tally.ended = self._now
         return tally
 
     def _scrape(self) -> None:
@@ -96,6 +96,7 @@ class Untimed:
         self._caches[number].insert(turn.blocks)
         cached = min(hit * block_tokens, turn.prompt_tokens)
         self._flights.append(_Flight(request, turn, replica, cached))
+        tally.replayed += 1
         tally.requests += 1
         tally.answered += 1
         tally.prompt_tokens += len(turn.blocks) * block_tokens

@@ -19,15 +19,19 @@ class Answer:
     def __init__(self, request: GenerationRequest, listeners: list[Listener]) -> None:
         self._request = request
         self.open = len(listeners)
+        self._choices = len(request.plans) // len(request.prompts)  # of each prompt
         self.paused = False
+        prompts = map(request.prompt_of, range(len(listeners)))
         self.sequences = tuple(
             Sequence(
-                prompt_tokens=request.prompt_of(index),
+                prompt_tokens=prompt.tokens,
                 limit=plan.tokens,
                 listener=listener,
                 finish_reason=plan.engine_reason,
+                hashes=prompt.hashes,
+                final_hashes=prompt.with_reply(plan),
             )
-            for index, (plan, listener) in enumerate(zip(request.plans, listeners, strict=True))
+            for prompt, plan, listener in zip(prompts, request.plans, listeners, strict=True)
         )
 
     def resume(self) -> None:
@@ -36,10 +40,12 @@ class Answer:
 
     def usage(self) -> Usage:
         """Token counts so far. A prompt counts once, however many choices answer it."""
-        choices = len(self.sequences) // len(self._request.prompt_tokens)
+        prompts = self._request.prompts
+        cached = sum(sequence.cached_tokens for sequence in self.sequences[:: self._choices])
         return Usage(
             prompt=sum(self._request.prompt_tokens),
-            cached=sum(sequence.cached_tokens for sequence in self.sequences[::choices]),
+            cached=cached,
+            created=sum(len(prompt.hashes) * prompt.block_size for prompt in prompts) - cached,
             completion=sum(sequence.produced for sequence in self.sequences),
             reasoning=sum(plan.reasoning for plan in self._request.plans),
         )

@@ -1,48 +1,56 @@
 """From the JSON of a request to what the engine is to generate: checks and arithmetic, no I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from replicarouter.simulator.fields import ApiError, Fields, invalid
 from replicarouter.simulator.plans import Plan, Wish, plan_answer
-from replicarouter.simulator.tokens import count_tokens, seed_of, token_ids
+from replicarouter.simulator.prompts import (
+    DEFAULT_BLOCK_SIZE,
+    Prompt,
+    chat_text,
+    ids_prompt,
+    text_prompt,
+)
+from replicarouter.simulator.tokens import seed_of, token_ids
 from replicarouter.simulator.tools import choose_call
 
 MOST_CHOICES = 128
 COMPLETION_MAX_TOKENS = 16
 """What `/v1/completions` generates when `max_tokens` is absent, as OpenAI's API has it."""
 
-_CHAT_TOKENS, _MESSAGE_TOKENS = 3, 4
-"""What a chat template adds: once, and around each message."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """What one request wants. `plans` are its choices in order of their index, an equal number for
-    each prompt; `prompt_tokens` has the length of each prompt."""
+    each of the `prompts`."""
 
     chat: bool
-    prompt_tokens: tuple[int, ...]
+    prompts: tuple[Prompt, ...]
     plans: tuple[Plan, ...]
     stream: bool
     include_usage: bool
     continuous_usage: bool
 
-    def prompt_of(self, choice: int) -> int:
-        """Tokens of the prompt that the choice with this index answers."""
-        return self.prompt_tokens[choice * len(self.prompt_tokens) // len(self.plans)]
+    @property
+    def prompt_tokens(self) -> tuple[int, ...]:
+        """The length of each prompt."""
+        return tuple(prompt.tokens for prompt in self.prompts)
+
+    def prompt_of(self, choice: int) -> Prompt:
+        """The prompt that the choice with this index answers."""
+        return self.prompts[choice * len(self.prompts) // len(self.plans)]
 
 
 class Api:
-    """Reads requests for one model whose sequences hold at most `context` tokens. What cannot matter
-    to made-up words is accepted without effect: `stop`, `logprobs`, sampling, and unknown fields."""
+    """Reads requests for one model whose sequences hold at most `context` tokens, in blocks of
+    `block_size`. What cannot matter to made-up words is accepted without effect: `stop`, `logprobs`,
+    sampling, and unknown fields."""
 
-    def __init__(self, model: str, context: int) -> None:
+    def __init__(self, model: str, context: int, block_size: int = DEFAULT_BLOCK_SIZE) -> None:
         self.model = model
         self.context = context
+        self._block_size = block_size
 
     def chat(self, fields: Fields) -> GenerationRequest:
         """A body of `/v1/chat/completions`; ApiError when it cannot be served."""
@@ -50,19 +58,17 @@ class Api:
         if messages is None:
             raise fields.missing("messages")
         self._check_model(fields)
-        prompt = orjson.dumps(messages)
-        tokens = self._chat_tokens(messages)
-        if tools := fields.objects("tools"):
-            tokens += count_tokens(len(orjson.dumps(tools)))
+        text = chat_text(messages, fields.objects("tools") or ())
+        prompt = text_prompt(text, block_size=self._block_size, salt=_salt(fields))
         limit = fields.integer("max_completion_tokens")
         limit = fields.integer("max_tokens") if limit is None else limit
         wish = Wish(
-            budget=self._budget(tokens, limit),
+            budget=self._budget(prompt.tokens, limit),
             endless=fields.flag("ignore_eos"),
             reasoning=_wants_reasoning(fields),
             call=choose_call(fields, messages),
         )
-        return self._request(fields, True, [(prompt, tokens, wish)])
+        return self._request(fields, True, [(prompt, wish)])
 
     def completion(self, fields: Fields) -> GenerationRequest:
         """A body of `/v1/completions`; ApiError when it cannot be served."""
@@ -70,13 +76,14 @@ class Api:
         self._check_model(fields)
         limit = fields.integer("max_tokens")
         limit = COMPLETION_MAX_TOKENS if limit is None else limit
-        endless = fields.flag("ignore_eos")
+        endless, salt = fields.flag("ignore_eos"), _salt(fields)
         asked = []
-        for prompt in prompts:
-            text = isinstance(prompt, str)
-            tokens = count_tokens(len(prompt)) if text else len(prompt)
-            wish = Wish(budget=self._budget(tokens, limit), endless=endless)
-            asked.append((orjson.dumps(prompt), tokens, wish))
+        for given in prompts:
+            if isinstance(given, str):
+                prompt = text_prompt(given, block_size=self._block_size, salt=salt)
+            else:
+                prompt = ids_prompt(given, block_size=self._block_size, salt=salt)
+            asked.append((prompt, Wish(budget=self._budget(prompt.tokens, limit), endless=endless)))
         return self._request(fields, False, asked)
 
     def tokenize(self, fields: Fields) -> dict[str, object]:
@@ -84,9 +91,7 @@ class Api:
         self._check_model(fields)
         messages, prompt = fields.objects("messages"), fields.text("prompt")
         if messages is not None:
-            text = "".join(_texts(messages, self.model))
-            ids = token_ids(text)
-            ids += [0] * (self._chat_tokens(messages) - len(ids))
+            ids = token_ids(chat_text(messages, fields.objects("tools") or ()))
         elif prompt is not None:
             ids = token_ids(prompt)
         else:
@@ -98,9 +103,7 @@ class Api:
             "token_strs": None,
         }
 
-    def _request(
-        self, fields: Fields, chat: bool, asked: Sequence[tuple[bytes, int, Wish]]
-    ) -> GenerationRequest:
+    def _request(self, fields: Fields, chat: bool, asked: Sequence[tuple[Prompt, Wish]]) -> GenerationRequest:
         temperature = fields.number("temperature")
         if temperature is not None and temperature < 0:
             raise ApiError("temperature must be 0 or more", param="temperature")
@@ -114,10 +117,10 @@ class Api:
         seed = fields.integer("seed") or 0
         return GenerationRequest(
             chat=chat,
-            prompt_tokens=tuple(tokens for _, tokens, _ in asked),
+            prompts=tuple(prompt for prompt, _ in asked),
             plans=tuple(
-                plan_answer(wish, seed_of(prompt, seed + choice))
-                for prompt, _, wish in asked
+                plan_answer(wish, seed_of(prompt.data, seed + choice))
+                for prompt, wish in asked
                 for choice in range(choices)
             ),
             stream=stream,
@@ -150,24 +153,13 @@ class Api:
             raise ApiError(f"max_tokens is {limit}; accepted: 1 to {self.context}", param="max_tokens")
         return min(limit, left)
 
-    def _chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        characters = sum(len(text) for text in _texts(messages, self.model))
-        return _CHAT_TOKENS + _MESSAGE_TOKENS * len(messages) + count_tokens(characters)
 
-
-def _texts(messages: Iterable[Mapping[str, Any]], model: str) -> Iterable[str]:
-    """The texts of messages; ApiError for parts that are not text."""
-    for message in messages:
-        content = message.get("content")
-        parts = [{"text": content}] if content is None or isinstance(content, str) else content
-        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-            raise invalid("body.messages", "content must be a string or a list of parts")
-        for part in parts:
-            if part.get("type", "text") != "text":
-                raise ApiError(f"{model} takes no content but text")
-            text = part.get("text")
-            if isinstance(text, str):
-                yield text
+def _salt(fields: Fields) -> str:
+    """What keeps the cached blocks of this request apart from those of others."""
+    salt = fields.text("cache_salt")
+    if salt == "":
+        raise ApiError("cache_salt must be a non-empty string", param="cache_salt")
+    return salt or ""
 
 
 def _prompts(fields: Fields) -> Sequence[str | list[int]]:

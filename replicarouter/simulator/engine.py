@@ -74,7 +74,8 @@ class SimulatedEngine:
         )
         started = time.time()
         self._page = MetricsPage(self.options, self._scheduler, started)
-        self._routes = Routes(Api(self.model, self.options.context), self._page, int(started))
+        api = Api(self.model, self.options.context, self.options.block_size)
+        self._routes = Routes(api, self._page, int(started))
         self._in_step = False
         self._due = 0.0
 
@@ -206,11 +207,16 @@ class SimulatedEngine:
         self._page.sleep_level = level
         for connection in list(self.connections) if abort else ():
             connection.cut_short()
+        self.reset_prefix_cache()
 
     def wake_up(self) -> None:
         """Serve on."""
         self._page.sleep_level = 0
         self.thaw("asleep")
+
+    def reset_prefix_cache(self) -> None:
+        """Let no block be found any more; nothing happens while any is in use."""
+        self._scheduler.blocks.reset()
 
     @property
     def asleep(self) -> bool:

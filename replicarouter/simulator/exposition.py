@@ -24,10 +24,12 @@ class MetricsPage:
         blocks = {
             "block_size": options.block_size,
             "cache_dtype": "auto",
-            "enable_prefix_caching": False,
+            "enable_prefix_caching": True,
             "engine": 0,
             "kv_cache_size_tokens": options.kv_blocks * options.block_size,
+            "num_cpu_blocks": None,
             "num_gpu_blocks": options.kv_blocks,
+            "num_gpu_blocks_override": options.kv_blocks,
         }
         self._cache_labels = ",".join(f'{name}="{value}"' for name, value in blocks.items())
 

@@ -99,7 +99,7 @@ class StreamFrames:
 
     def _parts(self, index: int, plan: Plan) -> Iterator[Iterable[bytes]]:
         head = self._start + b'{"index":%d,' % index
-        prompt = self._request.prompt_of(index)
+        prompt = self._request.prompt_of(index).tokens
         if self._request.chat:
             nulls = b',"prompt_token_ids":null,"prompt_text":null'
             role = head + _ROLE + self._usage_so_far(prompt, 0) + nulls

@@ -11,7 +11,8 @@ class EngineOptions:
     """Options of one engine; anything out of range raises ValueError naming field, value and range.
 
     `port` 0 takes any free one. `kv_blocks` of `block_size` tokens are the KV cache: the default
-    holds half a million tokens, what is left of an H200 beside a 27B FP8 model, roughly. `speed`
+    holds half a million tokens, what is left of an H200 beside a 27B FP8 model, roughly. Prompts and
+    replies of the past are found in it again, by whole blocks, until their room is needed. `speed`
     divides every duration of the profile; 0 leaves them out. `phase`, a share of one lone decode
     step, delays the first step after idleness, so that engines of one process do not step in unison.
     `keep_alive` is in seconds: connections idle for that long are closed, uvicorn's default being 5.

@@ -122,24 +122,29 @@ class Scheduler:
         self._even = steps
         return steps
 
-    def leap(self, until: float = inf, most: int | None = None) -> tuple[int, list[Sequence]]:
+    def leap(
+        self, until: float = inf, most: int | None = None, *, beyond: bool = False
+    ) -> tuple[int, list[Sequence]]:
         """Run at once those of the `even_steps` that end by `until`, `most` of them at most: how many,
-        and the sequences that are complete with the last. Same results as one step after the other,
+        and the sequences that are complete with the last. If so told, run `beyond` that the step that has
+        begun by then, unless a sequence is complete with it. Same results as one step after the other,
         the first of which begins at `step_end`; their last moves `step_end`."""
-        steps = self.even_steps()
-        if most is not None:
-            steps = min(steps, most)
+        even = self.even_steps()
+        steps = even if most is None else min(even, most)
         batch = len(self._decoding.members)
         seconds = self.decode_seconds(batch) if steps else 0.0
-        if self.step_end + steps * seconds > until:
-            steps = int((until - self.step_end) / seconds) if seconds else 0
+        begin = self.step_end
+        if begin + steps * seconds > until:
+            steps = int((until - begin) / seconds) if seconds else 0
             # The quotient may be rounded either way.
-            steps += self.step_end + (steps + 1) * seconds <= until
-            steps -= self.step_end + steps * seconds > until
+            steps += begin + (steps + 1) * seconds <= until
+            steps -= begin + steps * seconds > until
+            steps += beyond and steps + 1 < even and begin + steps * seconds < until
         if steps <= 0:
             return 0, []
         self._even = None
-        self.blocks.take(self._decoding.demand(steps))
+        if blocks := self._decoding.demand(steps):
+            self.blocks.take(blocks)
         finished = self._decoding.advance(steps)
         self.step_end += steps * seconds
         for sequence in finished:

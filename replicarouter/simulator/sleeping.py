@@ -1,11 +1,12 @@
-"""vLLM's sleep mode over HTTP: `/sleep`, `/wake_up` and `/is_sleeping`. No sockets."""
+"""What vLLM lets its operator do over HTTP in development mode: sleep mode with `/sleep`, `/wake_up` and
+`/is_sleeping`, and `/reset_prefix_cache`. No sockets."""
 
 from typing import Protocol
 from urllib.parse import parse_qs
 
 from replicarouter.simulator.wire import HttpRequest, Reply
 
-METHODS = {"/sleep": "POST", "/wake_up": "POST", "/is_sleeping": "GET"}
+METHODS = {"/sleep": "POST", "/wake_up": "POST", "/is_sleeping": "GET", "/reset_prefix_cache": "POST"}
 
 
 class Sleeper(Protocol):
@@ -21,6 +22,9 @@ class Sleeper(Protocol):
     def wake_up(self) -> None:
         """Go on."""
 
+    def reset_prefix_cache(self) -> None:
+        """Forget the prompts of the past, unless something runs."""
+
 
 def answer_sleeper(sleeper: Sleeper, request: HttpRequest) -> Reply:
     """The answer to one of the paths of `METHODS`. `/sleep` takes `level` 1 or 2, and `mode` abort, which
@@ -31,6 +35,9 @@ def answer_sleeper(sleeper: Sleeper, request: HttpRequest) -> Reply:
         return Reply(200, b'{"is_sleeping":true}' if sleeper.asleep else b'{"is_sleeping":false}')
     if request.path == "/wake_up":
         sleeper.wake_up()
+        return Reply(200)
+    if request.path == "/reset_prefix_cache":
+        sleeper.reset_prefix_cache()
         return Reply(200)
     said = parse_qs(request.query)
     level, mode = said.get("level", ["1"])[-1], said.get("mode", ["abort"])[-1]

@@ -10,7 +10,8 @@ import orjson
 from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
 CHARACTERS_PER_TOKEN = 4
-"""English prose in byte-pair vocabularies comes near this."""
+"""English prose in byte-pair vocabularies comes near this. Tokens of answers have exactly as many, so that
+an answer that comes back in a prompt has as many tokens as when it was generated."""
 
 _RING_SIZE = 1024
 
@@ -29,10 +30,11 @@ _ENDINGS = (".", ",", ".\n", ";", "?", ' "so"', " — ", " 🙂", "ing", "ly", "
 def _make_ring() -> list[str]:
     source = random.Random("replicarouter")
     words = _PROSE.split()
-    return [
-        source.choice(_ENDINGS) if source.random() < 0.15 else " " + source.choice(words)
-        for _ in range(_RING_SIZE)
-    ]
+    text = ""
+    while len(text) < _RING_SIZE * CHARACTERS_PER_TOKEN:
+        text += source.choice(_ENDINGS) if source.random() < 0.15 else " " + source.choice(words)
+    starts = range(0, _RING_SIZE * CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN)
+    return [text[start : start + CHARACTERS_PER_TOKEN] for start in starts]
 
 
 _RING = _make_ring()

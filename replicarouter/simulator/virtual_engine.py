@@ -90,12 +90,12 @@ class VirtualEngine:
                 self._ended += scheduler.finish_step(due)[1]
                 self._started += scheduler.started
                 self._begin_at = due
-            steps, finished = scheduler.leap(until)
-            if steps:
+            if scheduler.even_steps():
+                _, finished = scheduler.leap(until, beyond=submitting)
                 self._begin_at = scheduler.step_end
-            if finished:
-                self._ended += finished
-                continue
+                if finished:
+                    self._ended += finished
+                    continue
             if self._begin_at >= until if submitting else scheduler.even_steps():
                 return
             seconds = scheduler.begin_step(self._begin_at) if self._begin_at <= until else None

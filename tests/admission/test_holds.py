@@ -1,6 +1,7 @@
 """Requests that a policy holds for one replica: in the queue, in nobody's way, and not for ever."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from random import Random
 
@@ -149,7 +150,9 @@ async def test_whoever_is_held_anew_is_held_once(a_waiter: MakeWaiter) -> None:
     holds, waiter = Holds(over), a_waiter()
     first, second = a_replica("a"), a_replica("b")
     holds.hold(waiter, Wait(first, LONG))
+    timer = holds._held[waiter][1]
     holds.hold(waiter, Wait(second, LONG))
+    assert timer.cancelled()
 
     assert (len(holds), holds.count("m1"), holds.of(first), holds.of(second)) == (1, 1, [], [waiter])
     assert holds.keeps_from(waiter, first)
@@ -179,7 +182,46 @@ async def test_when_its_replica_goes_it_is_offered_to_others_at_once(way: str) -
     assert scene.waiting[1].result().replica is named(scene.fleet, "b")
 
 
-async def test_the_deadline_of_the_queue_holds() -> None:
+class Insistent(Stubborn):
+    """Holds every request for the first replica as long as it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
+        self.waited.append(view.waited)
+        first = view.replicas[0]
+        if first not in view.candidates and view.waited < math.inf:
+            return Wait(first, LONG)
+        return super().pick(request, view)
+
+
+async def test_nobody_is_held_until_its_deadline_is_over() -> None:
+    policy = Insistent()
+    scene = a_scene("a", "b", make_policy=lambda: policy, seconds=0.4)
+    scene.granted()
+    await scene.ask(1)
+    scene.clock.move(0.2)
+
+    lease = await asyncio.wait_for(scene.waiting[1], 5)
+    assert lease.replica is named(scene.fleet, "b")
+    assert policy.waited == [0.0, 0.0, math.inf]
+
+
+@pytest.mark.parametrize("requests", [0, 1])
+async def test_whom_the_queue_cannot_take_is_not_held(requests: int) -> None:
+    scene = a_scene("a", "b", make_policy=Insistent, requests=requests)
+    scene.granted()
+    for number in range(requests):
+        await scene.ask(number)
+        assert scene.exchanges[number].stage is Stage.QUEUED
+    assert scene.granted().replica is named(scene.fleet, "b")
+    for waiting in scene.waiting.values():
+        waiting.cancel()
+
+
+async def test_the_deadline_of_the_queue_holds_for_who_is_held() -> None:
     scene = a_scene("a", "b", make_policy=Patient, seconds=0.05)
     scene.granted()
     await scene.ask(1)

@@ -21,6 +21,7 @@ COUNTS = (
     "spec_accept_length",
     "steps",
     "start_time",
+    "kv_capacity",
 )
 
 

@@ -36,3 +36,13 @@ def test_an_engine_without_ranks_in_its_labels_is_read() -> None:
 
 def test_accept_length_is_unknown_while_speculation_is_off() -> None:
     assert read(b"sglang:spec_accept_length 0.0\n").spec_accept_length is None
+
+
+def test_capacity_is_summed_over_ranks() -> None:
+    reading = read(
+        b'sglang:max_total_num_tokens{dp_rank="0",tp_rank="0"} 400000.0\n'
+        b'sglang:max_total_num_tokens{dp_rank="0",tp_rank="1"} 400000.0\n'
+        b'sglang:max_total_num_tokens{dp_rank="1",tp_rank="0"} 300000.0\n'
+    )
+
+    assert reading.kv_capacity == 700000.0

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from replicarouter.engines import DIALECTS, PARSER, EngineReading
 
 
@@ -20,6 +22,7 @@ def test_an_idle_engine_reads_as_idle(page: Callable[[str], bytes]) -> None:
         spec_accept_length=None,
         steps=0.0,
         start_time=1.79595150647e9,
+        kv_capacity=131072.0,
         model="tiny",
         missing=(),
     )
@@ -43,6 +46,7 @@ def test_data_parallel_engines_are_summed_and_the_fullest_gives_the_kv_usage(
     assert reading.prefix_queries == 24.0
     assert reading.steps == 587.0 + 2839.0
     assert reading.kv_usage == 0.07436399217221135
+    assert reading.kv_capacity == 2 * 512 * 32, "each line tells the blocks of both engines"
 
 
 def test_names_of_older_releases_are_accepted() -> None:
@@ -86,3 +90,23 @@ def test_a_series_that_is_not_a_number_is_missing() -> None:
     assert reading.waiting == 3.0
     assert "vllm:num_requests_running" in reading.missing
     assert "vllm:num_requests_waiting" not in reading.missing
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity"),
+    [
+        ('block_size="16",num_gpu_blocks="1000"', 16000.0),
+        ('block_size="16",kv_cache_size_tokens="None",num_gpu_blocks="1000"', 16000.0),
+        ('block_size="16",kv_cache_size_tokens="12000",num_gpu_blocks="1000"', 12000.0),
+        ('block_size="None",num_gpu_blocks="1000"', None),
+        ('block_size="16",num_gpu_blocks="None"', None),
+        ('cache_dtype="auto"', None),
+    ],
+)
+def test_capacity_is_read_from_labels_that_may_say_none(labels: str, capacity: float | None) -> None:
+    assert read(f"vllm:cache_config_info{{{labels}}} 1.0\n".encode()).kv_capacity == capacity
+
+
+def test_blocks_of_older_releases_count_once_for_all_engines() -> None:
+    line = b'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="1000"} 1.0\n'
+    assert read(line % 0 + line % 1).kv_capacity == 16000.0

@@ -28,9 +28,11 @@ def test_a_row_that_is_free_again_is_given_to_the_next() -> None:
     rows = [ledger.add_row() for _ in range(3)]
     former = ledger.connections_of(rows[1])
     former.open = 2
+    ledger.special.add(rows[1])
     ledger.free_row(rows[1])
 
     assert ledger.add_row() == rows[1]
+    assert not ledger.special
     assert len(ledger.cells) == 3 * ROW
     assert ledger.connections_of(rows[1]).open == 0
     former.open -= 1

@@ -235,6 +235,34 @@ def test_listeners_hear_of_a_replica_that_becomes_ready() -> None:
     assert hearing.heard == [("ready", "a"), ("ready", "a")]
 
 
+class Missing(FleetListener):
+    """Writes down whom it is told to have lost, and whether their pool had lost them by then."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.pool = fleet.pool_for("m1")
+        self.lost_ones: list[tuple[str, bool]] = []
+        fleet.listeners.append(self)
+
+    def lost(self, replica: Replica) -> None:
+        self.lost_ones.append((replica.name, replica not in self.pool.ready))
+
+
+def test_listeners_hear_once_of_a_replica_that_is_ready_no_more() -> None:
+    fleet = a_fleet("a", "b", "c", "d")
+    missing = Missing(fleet)
+    a, b, c, d = fleet.replicas
+
+    for why in ("gone", "still gone"):
+        fleet.tell(a, Event.FAILED, why)
+    fleet.tell(b, Event.EJECTED, "fails")
+    fleet.drain(c)
+    fleet.tell(c, Event.FAILED, "gone")
+    fleet.remove(d)
+    fleet.remove(c)
+
+    assert missing.lost_ones == [("a", True), ("b", True), ("c", True), ("d", True)]
+
+
 def test_an_illegal_move_changes_nothing() -> None:
     fleet = a_fleet("a")
     replica = named(fleet, "a")

@@ -263,3 +263,24 @@ def test_a_trial_is_not_avoided_for_the_failures_that_led_to_it() -> None:
     replica.failed(100.0)
     replica.begin_trial()
     assert replica.load(100.0) == 0
+
+
+def test_whose_cost_is_not_what_is_outstanding_is_special_until_it_is_again() -> None:
+    ledger = Ledger()
+    failing, shared, starting, plain = (a_replica(name, ledger=ledger) for name in "abcd")
+
+    failing.failed(1000.0)
+    shared.take(EngineReading(running=8, waiting=2), 1000.0)
+    starting.start_slowly(1000.0, 30.0)
+    assert plain.special == {failing.row, shared.row, starting.row}
+
+    def settled(now: float) -> set[int]:
+        for replica in (failing, shared, starting, plain):
+            replica.settle(now)
+        return plain.special
+
+    assert settled(1000.0 + PENALTY - 0.1) == {failing.row, shared.row, starting.row}
+    assert settled(1000.0 + PENALTY) == {shared.row, starting.row}
+    assert settled(1030.0) == {shared.row}
+    shared.take(EngineReading(running=0, waiting=0), 1031.0)
+    assert settled(1031.0) == set()

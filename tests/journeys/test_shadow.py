@@ -69,3 +69,35 @@ async def test_any_policy_may_be_one_whatever_becomes_of_requests(
     await router.settled()
     asked = 8 if shadow != "random" else 0
     assert (await router.metrics()).value("shadow_choices_total", policy=shadow) == asked
+
+
+async def test_what_it_would_have_found_and_how_even_it_would_have_been_is_counted(
+    start_router: StartRouter,
+) -> None:
+    """Four turns of one conversation, which round-robin takes from one replica to the other."""
+    replicas = [FakeReplica() for _ in range(2)]
+    router = await start_router(*replicas, policy="round-robin", policy_options={"shadow": "prefix-cache"})
+    messages = [{"role": "user", "content": "0123456789 " * 300}]
+    for turn in range(4):
+        assert (await router.ask(chat(messages=messages))).status == 200
+        messages += [
+            {"role": "assistant", "content": f"answer {turn} " * 100},
+            {"role": "user", "content": f"question {turn} " * 100},
+        ]
+
+    metrics = await router.metrics()
+    assert metrics.value("shadow_total", policy="prefix-cache", result="new") == 1
+    assert metrics.value("shadow_total", policy="prefix-cache", result="hit") == 3
+    found = metrics.value("shadow_cached_characters_total", policy="prefix-cache")
+    assert found > 3 * 3000
+    assert metrics.value("affinity_cached_characters_total", policy="round-robin") == 0
+    real, shadow = (
+        {
+            labels["replica"]: value
+            for labels, value in metrics.series("routed_characters_total", policy=policy)
+        }
+        for policy in ("round-robin", "prefix-cache")
+    )
+    assert real.keys() == {replica.name for replica in replicas}
+    assert len(shadow) == 1
+    assert sum(real.values()) == sum(shadow.values()) > found

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
+from replicarouter.loadgen.client import Client
 from replicarouter.loadgen.report import Tally
-from tests.fakes.client import chat
+from tests.fakes.client import HOST, chat
 from tests.fakes.message import LAST_CHUNK, chunk
 from tests.fakes.replica import SSE_HEAD, Connection, FakeReplica, Received, Script, event, held, reply, sized
 from tests.fakes.wire import eventually
@@ -30,6 +32,21 @@ async def test_stream_is_counted_and_timed(serve: Serve, user: MakeUser, tally: 
     assert 0 < answer.ttft <= answer.seconds
     assert (tally.started, tally.answered, tally.in_flight, tally.events) == (1, 1, 0, 4)
     assert list(tally.ttfts) == [answer.ttft]
+
+
+async def test_answer_has_its_head_and_where_wanted_its_body(serve: Serve, tally: Tally) -> None:
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send_in_pieces(STREAM, 7)
+
+    replica = await serve(script)
+    head, body = STREAM.split(b"\r\n\r\n", 1)
+    for keep in (False, True):
+        one = Client(HOST, replica.port, tally=tally, clock=time.perf_counter, keep=keep)
+        for _ in range(2):
+            answer = await one.ask(chat())
+            assert answer.head == head
+            assert answer.body == (body if keep else b"")
+        one.close()
 
 
 async def test_connection_carries_one_request_after_the_other(

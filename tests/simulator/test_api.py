@@ -109,7 +109,7 @@ def test_prompts_may_be_texts_token_ids_or_lists() -> None:
 
 def test_choices_are_those_of_one_prompt_after_the_other() -> None:
     request = completion(prompt=["a" * 8, "b" * 40], n=2)
-    assert [request.prompt_of(choice) for choice in range(4)] == [2, 2, 10, 10]
+    assert [request.prompt_of(choice).tokens for choice in range(4)] == [2, 2, 10, 10]
     assert len({plan.seed for plan in request.plans}) == 4
 
 

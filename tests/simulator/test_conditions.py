@@ -45,7 +45,7 @@ async def streaming(engine: SimulatedEngine, connect: Connect) -> Client:
     """A client whose endless stream has begun."""
     client = await connect(engine)
     await client.send(ENDLESS)
-    await client.wire.expect(b'"content":" ')
+    await client.wire.expect(b'"token_ids":null')
     return client
 
 

@@ -8,7 +8,7 @@ from replicarouter.simulator.tokens import text_of
 from replicarouter.simulator.usage import Usage
 
 API = Api("sim", 4096)
-USAGE = Usage(prompt=9, cached=0, completion=8, reasoning=0)
+USAGE = Usage(prompt=9, cached=0, created=0, completion=8, reasoning=0)
 TOOLS = [{"type": "function", "function": {"name": "clock"}}]
 
 

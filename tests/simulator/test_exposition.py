@@ -75,6 +75,7 @@ def test_the_dialect_for_vllm_reads_everything(page: str) -> None:
     assert reading.kv_usage == pytest.approx(0.02)
     assert (reading.steps, reading.start_time) == (3, 1234.5)
     assert (reading.prefix_queries, reading.prefix_hits) == (40, 0)
+    assert reading.kv_capacity == 1600
     assert reading.model == 'si"m'
 
 

@@ -16,7 +16,7 @@ TOOL = {
     "type": "function",
     "function": {"name": 'get "it"', "parameters": {"properties": {"city": {"type": "string"}}}},
 }
-USAGE = Usage(prompt=9, cached=0, completion=3, reasoning=0)
+USAGE = Usage(prompt=9, cached=0, created=0, completion=3, reasoning=0)
 CHUNK_KEYS = ["id", "object", "created", "model", "choices"]
 
 

@@ -43,9 +43,11 @@ class Bench:
             PROFILE, max_num_seqs=max_num_seqs, blocks=self.blocks, measures=self.measures
         )
 
-    def submit(self, prompt: int, limit: int, reason: str = "length") -> tuple[Sequence, Told]:
+    def submit(
+        self, prompt: int, limit: int, reason: str = "length", **hashes: list[int]
+    ) -> tuple[Sequence, Told]:
         told = Told()
-        sequence = Sequence(prompt_tokens=prompt, limit=limit, listener=told, finish_reason=reason)
+        sequence = Sequence(prompt_tokens=prompt, limit=limit, listener=told, finish_reason=reason, **hashes)
         self.scheduler.submit(sequence, NOW[0])
         return sequence, told
 
@@ -280,3 +282,176 @@ def test_blocks_and_tokens_add_up_whatever_comes_and_goes(seed: int) -> None:
         assert len(told.tokens) == sequence.limit == sequence.produced
         assert len(told.ended) == 1
     assert bench.measures.preemptions > 0
+
+
+# The prefix cache
+
+
+def numbered(conversation: int, blocks: int) -> list[int]:
+    """The block hashes of a conversation."""
+    return [conversation * 1000 + place for place in range(blocks)]
+
+
+def test_prefix_that_was_computed_before_needs_no_prefill() -> None:
+    bench = Bench()
+    bench.submit(prompt=100, limit=1, hashes=numbered(1, 6))
+    cold = bench.step()
+    warm, _ = bench.submit(prompt=100, limit=1, hashes=numbered(1, 6))
+    assert cold == pytest.approx(0.010 + 0.01)
+    assert bench.step() == pytest.approx(0.010 + 0.0004)
+    assert warm.cached_tokens == 96
+    assert (bench.measures.prefix_queries, bench.measures.prefix_hits) == (200, 96)
+    assert (bench.measures.prompt_tokens, bench.measures.cached_tokens) == (200, 96)
+
+
+def test_last_token_of_a_prompt_is_always_computed() -> None:
+    bench = Bench()
+    for _ in range(2):
+        sequence, _ = bench.submit(prompt=4 * BLOCK, limit=1, hashes=numbered(1, 4))
+        bench.run()
+    assert sequence.cached_tokens == 3 * BLOCK
+
+
+def test_sequences_of_one_step_share_their_prefix() -> None:
+    bench = Bench()
+    (first, _), (second, _) = (
+        bench.submit(prompt=5 * BLOCK, limit=3, hashes=numbered(1, 5)) for _ in range(2)
+    )
+    assert bench.step() == pytest.approx(0.011 + 6 * BLOCK * 0.0001)
+    assert (first.cached_tokens, second.cached_tokens) == (0, 4 * BLOCK)
+    assert bench.blocks.total - bench.blocks.free == 4 + 1 + 1
+
+
+def test_prompt_is_found_as_far_as_its_prefill_has_come() -> None:
+    bench = Bench(blocks=3000)
+    blocks = 2 * STEP_TOKEN_BUDGET // BLOCK
+    bench.submit(prompt=blocks * BLOCK, limit=1, hashes=numbered(1, blocks))
+    bench.step()
+    second, _ = bench.submit(prompt=blocks * BLOCK, limit=1, hashes=numbered(1, blocks))
+    bench.scheduler.begin_step(NOW[0])
+    bench.finish()
+    bench.run()
+    assert second.cached_tokens == (blocks - 1) * BLOCK, "it was admitted when the first was through"
+
+
+def test_reply_is_found_in_the_next_turn() -> None:
+    bench = Bench()
+    bench.submit(prompt=40, limit=41, hashes=numbered(1, 2), final_hashes=numbered(1, 5))
+    bench.run()
+    turn, _ = bench.submit(prompt=200, limit=1, hashes=numbered(1, 12))
+    bench.run()
+    assert turn.cached_tokens == 80
+
+
+def test_token_that_was_generated_last_is_not_in_the_cache() -> None:
+    """Its keys and values would be computed by the step that goes on from it."""
+    bench = Bench()
+    bench.submit(prompt=40, limit=40, hashes=numbered(1, 2), final_hashes=numbered(1, 5))
+    bench.run()
+    assert [one in bench.blocks for one in numbered(1, 5)] == [True] * 4 + [False]
+
+
+def test_usage_is_what_running_sequences_hold() -> None:
+    bench = Bench(blocks=20)
+    bench.submit(prompt=8 * BLOCK, limit=2, hashes=numbered(1, 8))
+    bench.step()
+    assert bench.blocks.usage == pytest.approx(8 / 20)
+    bench.run()
+    assert bench.blocks.usage == 0
+    assert bench.blocks.findable == 8
+
+
+def test_preempted_sequence_finds_its_own_blocks_again() -> None:
+    bench = Bench(blocks=8, max_num_seqs=2)
+    (first, _), (second, _) = (
+        bench.submit(
+            prompt=2 * BLOCK, limit=4 * BLOCK, hashes=numbered(one, 2), final_hashes=numbered(one, 6)
+        )
+        for one in (1, 2)
+    )
+    while not bench.measures.preemptions:
+        bench.step()
+    assert (first.preemptions, second.preemptions) == (0, 1)
+    queries, hits = bench.measures.prefix_queries, bench.measures.prefix_hits
+    bench.run()
+    assert second.produced == 4 * BLOCK
+    assert second.cached_tokens == 0, "what it found at its first admission counts"
+    assert (bench.measures.prefix_queries, bench.measures.prefix_hits) == (queries, hits) == (64, 0)
+    assert bench.measures.step_tokens.total < 2 * 2 * BLOCK + 2 * 4 * BLOCK + 3 * BLOCK, (
+        "most of it was not computed again"
+    )
+
+
+def test_aborted_sequence_leaves_what_it_computed() -> None:
+    bench = Bench()
+    gone, _ = bench.submit(prompt=40, limit=50, hashes=numbered(1, 2), final_hashes=numbered(1, 5))
+    for _ in range(26):
+        bench.step()
+    bench.scheduler.abort(gone)
+    assert bench.blocks.usage == 0
+    assert [one in bench.blocks for one in numbered(1, 5)] == [True] * 4 + [False]
+
+
+def test_full_queue_moves_when_what_its_head_shares_is_published() -> None:
+    bench = Bench(blocks=10)
+    prompt, chain = 7 * BLOCK + 1, numbered(1, 7)
+    (first, _), (second, _) = (bench.submit(prompt=prompt, limit=5, hashes=chain) for _ in range(2))
+    bench.step()
+    assert (bench.scheduler.running, bench.scheduler.waiting) == (2, 0)
+    assert (first.cached_tokens, second.cached_tokens) == (0, 7 * BLOCK)
+
+
+# Leaps
+
+
+def test_leap_ends_with_the_first_sequence_that_does() -> None:
+    bench = Bench()
+    short, _ = bench.submit(prompt=10, limit=5)
+    long, _ = bench.submit(prompt=10, limit=50)
+    bench.step()
+    assert bench.scheduler.leap() == (4, [short])
+    assert (short.produced, long.produced) == (5, 5)
+    assert bench.scheduler.step_end == pytest.approx(NOW[0] + 4 * 0.011)
+    assert short.ended == bench.scheduler.step_end
+
+
+@pytest.mark.parametrize(("until", "steps"), [(0.0095, 0), (0.0101, 1), (0.0299, 2), (0.031, 3)])
+def test_leap_takes_no_step_that_would_end_later(until: float, steps: int) -> None:
+    bench = Bench()
+    bench.submit(prompt=10, limit=50)
+    bench.step()
+    assert bench.scheduler.leap(NOW[0] + until)[0] == steps
+    assert bench.scheduler.leap(most=2)[0] == 2
+
+
+def test_nothing_is_leapt_over_that_could_change_the_batch() -> None:
+    bench = Bench()
+    assert bench.scheduler.leap() == (0, [])
+    bench.submit(prompt=10, limit=50)
+    assert bench.scheduler.leap() == (0, []), "there is a prompt to be computed"
+    bench.step()
+    bench.scheduler.begin_step(NOW[0])
+    assert bench.scheduler.leap() == (0, []), "a step is under way"
+    bench.finish()
+    bench.submit(prompt=10, limit=50)
+    assert bench.scheduler.leap() == (0, []), "a sequence can be admitted"
+
+
+def test_leap_goes_on_while_the_queue_is_stuck() -> None:
+    bench = Bench(max_num_seqs=1)
+    bench.submit(prompt=10, limit=50)
+    bench.submit(prompt=10, limit=50)
+    bench.step()
+    bench.step()
+    assert bench.scheduler.leap()[0] == 48
+
+
+def test_leap_stops_before_blocks_run_out() -> None:
+    bench = Bench(blocks=4)
+    for _ in range(2):
+        bench.submit(prompt=BLOCK - 1, limit=2 * BLOCK)
+    bench.step()
+    assert bench.scheduler.leap() == (1 + BLOCK, [])
+    assert (bench.blocks.free, bench.measures.preemptions) == (0, 0)
+    bench.scheduler.begin_step(bench.scheduler.step_end)
+    assert bench.measures.preemptions == 1

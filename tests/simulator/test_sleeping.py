@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.fakes.client import request
+from tests.fakes.client import Answer, request
 from tests.fakes.wire import eventually
 from tests.simulator.conftest import Connect, Start
 from tests.simulator.test_conditions import ENDLESS, HEALTH, METRICS, SLOW, chat, silent, streaming
@@ -71,6 +71,7 @@ async def test_what_runs_may_be_kept(start: Start, connect: Connect) -> None:
     [
         ("GET", "/sleep", 405),
         ("POST", "/is_sleeping", 405),
+        ("GET", "/reset_prefix_cache", 405),
         ("POST", "/sleep?level=3", 400),
         ("POST", "/sleep?mode=nap", 400),
     ],
@@ -84,3 +85,33 @@ async def test_what_makes_no_sense_changes_nothing(
     assert not engine.asleep
     await client.send(ENDLESS)
     await client.wire.expect(b"data: ")
+
+
+def asking(text: str) -> bytes:
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 2}
+    return request("POST", "/v1/chat/completions", json.dumps(body).encode())
+
+
+def cached(answer: Answer) -> int:
+    return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+
+@pytest.mark.parametrize("target", ["/reset_prefix_cache", "/sleep?level=1"])
+async def test_nothing_is_found_after_a_reset(start: Start, connect: Connect, target: str) -> None:
+    client = await connect(await start())
+    question = asking("x" * 400)
+    assert [cached(await client.ask(question)) for _ in range(2)] == [0, 96]
+    assert (await client.ask(request("POST", target))).status == 200
+    await client.ask(WAKE_UP)
+    assert [cached(await client.ask(question)) for _ in range(2)] == [0, 96]
+
+
+async def test_nothing_is_forgotten_while_something_runs(start: Start, connect: Connect) -> None:
+    engine = await start(**SLOW)
+    running, client = await streaming(engine, connect), await connect(engine)
+    question = asking("x" * 400)
+    await client.ask(question)
+    assert (await client.ask(request("POST", "/reset_prefix_cache"))).status == 200
+    assert cached(await client.ask(question)) == 96
+    assert engine.running == 1
+    assert not await silent(running)

@@ -34,4 +34,5 @@ AGENTS = Shape(
     draw,
     turns=(FEWEST_TURNS + MOST_TURNS) / 2,
     rate=4.0,
+    settles=100.0,
 )

@@ -34,7 +34,8 @@ class Shape:
     `rate` is in requests a second for each replica and `turns` the mean number of turns, for conversations
     that come when they come; `concurrency` instead is how many are kept alive for each replica. The load
     of 1 is about what replicas of the default profile (`h200-qwen-27b-fp8`, 256 sequences) carry within
-    a TTFT of 2 s and an ITL of 25 ms when hits are found. `requests` are made unless others are asked for.
+    a TTFT of 2 s and an ITL of 25 ms when hits are found. `requests` are made unless others are asked for; after
+    `settles` seconds there are about as many conversations at once as there will be.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Shape:
     turns: float
     rate: float = 0.0
     concurrency: float = 0.0
+    settles: float = 0.0
     requests: int = 10_000
     block_tokens: int = 64
 
@@ -68,6 +70,7 @@ class Workload:
         self._shape = shape
         self.name = shape.name
         self.block_tokens = options.block_tokens or shape.block_tokens
+        self.settles = shape.settles
         self._requests = options.requests or shape.requests
         live = options.concurrency or (0 if options.rate else shape.concurrency * options.replicas)
         self.concurrency = max(1, round(live * options.load)) if live else 0

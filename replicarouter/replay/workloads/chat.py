@@ -6,15 +6,16 @@ from replicarouter.replay.workloads.base import Plan, Shape, Step, long_tailed
 
 SYSTEM_TOKENS = 384
 MEAN_TURNS = 6.0
+MOST_TURNS = 20
 MEAN_MESSAGE, MEAN_REPLY = 120, 250
-MEAN_THINKING = 15.0
+MEAN_THINKING = 12.0
 """Seconds between a reply and the next message: time to read 250 tokens and to type a sentence."""
 
 
 def draw(random: Random) -> Plan:
     """A geometric number of turns; all share one short system prompt."""
     turns = 1
-    while turns < 40 and random.random() > 1 / MEAN_TURNS:
+    while turns < MOST_TURNS and random.random() > 1 / MEAN_TURNS:
         turns += 1
     steps = [
         Step(
@@ -29,8 +30,10 @@ def draw(random: Random) -> Plan:
 
 CHAT = Shape(
     "chat",
-    "people who chat: 6 turns on the average, 15 s to read and type, a short common system prompt",
+    "people who chat: 6 turns on the average, 12 s to read and type, a short common system prompt",
     draw,
     turns=MEAN_TURNS,
-    rate=4.0,
+    rate=5.5,
+    settles=100.0,
+    requests=20_000,
 )

@@ -35,6 +35,7 @@ def _shape(name: str, head: int) -> Shape:
         long_headed if head == LONG_HEAD else short_headed,
         turns=TURNS,
         concurrency=LIVE,
+        settles=0.0,
         requests=6_000,
     )
 

@@ -52,7 +52,8 @@ SHARED_PREFIX = Shape(
     "one system prompt of 4,000 tokens for everybody, conversations of 5 turns behind it",
     one_for_all,
     turns=TURNS,
-    rate=4.0,
+    rate=6.0,
+    settles=60.0,
 )
 
 PREFIX_GROUPS = Shape(
@@ -60,7 +61,8 @@ PREFIX_GROUPS = Shape(
     "150 system prompts of 6,000 tokens, one question of 1,200 behind a random one, answers of 1,000",
     grouped,
     turns=1,
-    rate=2.0,
+    rate=1.1,
+    settles=60.0,
 )
 
 PREFIX_MIX = Shape(
@@ -68,5 +70,6 @@ PREFIX_MIX = Shape(
     "prompts of 1K to 32K tokens, the first 75 % of each being the text of one of 8 groups",
     mixed,
     turns=1,
-    rate=4.0,
+    rate=1.4,
+    settles=20.0,
 )
