@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {"log": {"level": "warning"}, "health": {"slow_start"
 """A fleet that has been up for a while: no replica is spared for being new."""
 
 REMOVAL_DEADLINE = 30.0
+TABLE_WIDTH = 130
 
 
 async def run(policy: str, arguments: argparse.Namespace, folder: Path) -> Account:
@@ -150,7 +151,10 @@ def main() -> int:
         settings = {name: value for name, value in vars(arguments).items() if not isinstance(value, Path)}
         document = {"arguments": settings, "policies": [one.as_json() for one in reports]}
         arguments.json.write_text(json.dumps(document, indent=2) + "\n")
-    Console().print(table(reports))
+    console = Console()
+    # Nothing is left out where the output is a file, or narrow.
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(table(reports))
     return 1 if any(one.failures for one in reports) else 0
 
 

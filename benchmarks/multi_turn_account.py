@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from benchmarks.multi_turn_users import Turn
@@ -164,28 +165,28 @@ def account(
 
 
 def table(accounts: Sequence[Account]) -> Table:
-    """Policies side by side; times in milliseconds."""
-    shown = Table(title="multi-turn conversations")
-    shown.add_column("")
+    """Policies side by side."""
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("", no_wrap=True)
     for one in accounts:
-        shown.add_column(one.policy, justify="right")
+        shown.add_column(one.policy, justify="right", no_wrap=True)
     rows: list[tuple[str, Callable[[Account], str]]] = [
         ("requests, failed", lambda one: f"{one.requests}, {sum(one.failures.values())}"),
-        ("first turn: TTFT p50/p90", lambda one: _pair(one.first_ttft_p50, one.first_ttft_p90)),
-        ("follow-ups: TTFT p50/p90", lambda one: _pair(one.ttft_p50, one.ttft_p90)),
-        ("ITL p50/p90", lambda one: _pair(one.itl_p50, one.itl_p90)),
+        ("first TTFT, ms p50 / p90", lambda one: _pair(one.first_ttft_p50, one.first_ttft_p90)),
+        ("later TTFT, ms p50 / p90", lambda one: _pair(one.ttft_p50, one.ttft_p90)),
+        ("ITL, ms p50 / p90", lambda one: _pair(one.itl_p50, one.itl_p90)),
         ("requests/s", lambda one: f"{one.requests_per_second:.1f}"),
         ("tokens/s", lambda one: f"{one.tokens_per_second:.0f}"),
-        ("follow-ups on the first replica", lambda one: f"{one.stuck:.1%}"),
+        ("follow-ups on first replica", lambda one: f"{one.stuck:.1%}"),
         ("requests, max/mean", lambda one: f"{one.imbalance:.2f}"),
         ("uncached tokens, max/mean", lambda one: f"{one.uncached_imbalance:.2f}"),
-        ("prefix hits, by the engines", lambda one: f"{one.engine_hits:.1%}"),
-        ("prefix hits, by usage", lambda one: f"{one.told_hits:.1%}"),
+        ("prefix hits, engines say", lambda one: f"{one.engine_hits:.1%}"),
+        ("prefix hits, usage says", lambda one: f"{one.told_hits:.1%}"),
         ("affinity", lambda one: "\n".join(f"{name} {count}" for name, count in one.affinity.items())),
         ("cores busy, router / machine", lambda one: f"{one.router_cores:.2f} / {one.machine_cores:.2f}"),
     ]
     if any(one.departure for one in accounts):
-        rows.append(("others moved by a removal", _moved))
+        rows.append(("others moved by removal", _moved))
     for name, cell in rows:
         shown.add_row(name, *(cell(one) for one in accounts))
     return shown

@@ -41,8 +41,8 @@ def find_prompt(fields: Mapping[str, Any]) -> tuple[str, Any]:
     for name in PROMPT_FIELDS:
         value = fields.get(name)
         if value is not None:
-            if type(value) is list and len(value) == 1 and type(value[0]) in _WHOLE_PROMPTS:
-                return name, value[0]
+            if type(value) is list and len(value) == 1 and name != "messages":
+                return name, value[0] if type(value[0]) in _WHOLE_PROMPTS else value
             return name, value
     return "", None
 

@@ -1,8 +1,6 @@
 """A bounded memory of raw prompts: which new one goes on where an earlier one ended.
 
-A raw prompt has no turns that could be told apart. The next turn of a conversation is its last prompt and
-more, and so is recognised by it; two prompts from one template begin alike, but neither is the other's
-beginning.
+A raw prompt shows no turns, but the next is the last one and more; two from one template just begin alike.
 """
 
 from collections import OrderedDict

@@ -1,11 +1,4 @@
-"""The stable head of a conversation as a key: the same in all its turns, and hardly in two conversations.
-
-Of messages it is what stands before the first answer: tools, instructions, and what the user said first.
-So those who only share a system prompt differ, and so do single messages from one template. Conversations
-that begin with the same words, or with the same worked examples as messages, share a key; load bounds
-take care of that. Of a raw prompt the head cannot be seen, but the prompt of an earlier turn is
-remembered: after a restart, or between two routers, such a conversation moves once; one of messages never.
-"""
+"""The stable head of a conversation as a key: the same in all its turns, and hardly in two conversations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +24,16 @@ _SAID = (None, "message")
 
 
 def head_of(fields: Mapping[str, Any], continuations: Continuations) -> int | None:
-    """The hash (XXH3, 64 bits) of the conversation's head, or None if there is no prompt. Never raises."""
+    """The hash (XXH3, 64 bits) of the conversation's head, or None if there is no prompt. Never raises.
+
+    Of messages it is what stands before the first answer: tools, instructions, and what the user said
+    first. So those who only share a system prompt differ, and so do single messages from one template.
+    Conversations that begin with the same words, or with the same worked examples as messages, share a key;
+    load bounds take care of that.
+
+    Of a raw prompt the head cannot be seen, but the prompt of an earlier turn is remembered: after a
+    restart, or between two routers, such a conversation moves once; one of messages never.
+    """
     name, prompt = find_prompt(fields)
     if not name or prompt in ("", []):
         return None

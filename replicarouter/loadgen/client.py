@@ -133,9 +133,19 @@ class Connection(asyncio.Protocol):
 
     def _take_body(self, framing: Framing, data: bytes, now: float) -> None:
         end = framing.feed(data)
-        answer, tally = self._answer, self._tally
         if self._keep:
-            answer.body += data if end < 0 else data[:end]
+            self._answer.body += data if end < 0 else data[:end]
+        self._note_events(data, now)
+        if end < 0:
+            self._tail = data if len(data) >= _TAIL else (self._tail + data)[-_TAIL:]
+            return
+        self._end(self._verdict(self._tail + data))
+        if end < len(data) or (self._head is not None and not self._head.keep_alive):
+            self.abort()
+
+    def _note_events(self, data: bytes, now: float) -> None:
+        """Count the events that end in `data`, and time them."""
+        answer, tally = self._answer, self._tally
         events = data.count(_EVENT_END)
         if data.startswith(b"\n") and self._tail.endswith(b"\n"):
             events += 1
@@ -151,12 +161,6 @@ class Connection(asyncio.Protocol):
         elif events:
             tally.gaps.observe(now - self._event_at)
             self._event_at = now
-        if end < 0:
-            self._tail = data if len(data) >= _TAIL else (self._tail + data)[-_TAIL:]
-            return
-        self._end(self._verdict(self._tail + data))
-        if end < len(data) or (self._head is not None and not self._head.keep_alive):
-            self.abort()
 
     def _verdict(self, tail: bytes) -> str | None:
         """What is wrong with an answer that ended regularly with these bytes."""

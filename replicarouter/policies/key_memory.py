@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from replicarouter.fleet.replica import Replica
 
 MOST_KEYS = 65_536
-"""Keys that are remembered: about 20 MB for each pool that sees as many."""
+"""Keys that are remembered: about 11 MB for each pool that sees as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class KeyMemory:
 
     __slots__ = ("_most", "_places")
 
-    def __init__(self, most: int = MOST_KEYS) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._places: OrderedDict[int, Place] = OrderedDict()
 

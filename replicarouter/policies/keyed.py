@@ -9,7 +9,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Figures, Forgetful, View
 from replicarouter.policies.crowd import Crowd
 from replicarouter.policies.hash_ring import HashRing
-from replicarouter.policies.key_memory import KeyMemory
+from replicarouter.policies.key_memory import MOST_KEYS, KeyMemory
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.settings import PolicyOptions
@@ -38,13 +38,13 @@ class Keyed(Forgetful, ABC):
 
     learns: ClassVar[bool] = True
 
-    def __init__(self, load_factor: float = 1.25) -> None:
+    def __init__(self, load_factor: float = 1.25, most_keys: int = MOST_KEYS) -> None:
         self._full = load_factor
         self._tight = (1 + load_factor) / 2
         self._keyless = LeastOutstanding()
         self._crowd = Crowd()
         self._ring = HashRing()
-        self._memory = KeyMemory()
+        self._memory = KeyMemory(most_keys)
         self._crowded_out: InferenceRequest | None = None
 
     @classmethod

@@ -35,6 +35,8 @@ BUSY = 2.0
 """How many times the mean cost of the pool a replica may have more, where something is found: in a pool
 that has no room to spare nothing gets better by computing things twice."""
 
+LIKELY = 4
+
 REQUEST_SECONDS = 0.06
 """What one more outstanding request costs the others there, in seconds of their prefill: a step takes some
 0.25 ms longer for each sequence in it, and an answer has a few hundred steps."""
@@ -109,7 +111,7 @@ class PrefixCache:
         if not found.steps:
             request.affinity = NEW if request.blocks else NONE
             return self._chosen(request, view, index)
-        place, depth, away = self._best(found, costs, costs[index], self._per_block(request))
+        place, depth, away = self._best(found, costs, costs[index], self._per_block(request), len(request.blocks))
         if depth:
             self._start = place + 1
             request.affinity = HIT
@@ -214,17 +216,17 @@ class PrefixCache:
         return request.block_characters * self._tokens.per_character
 
     def _best(
-        self, found: Found, costs: list[float], least: float, per_block: float
+        self, found: Found, costs: list[float], least: float, per_block: float, total: int
     ) -> tuple[int, int, int | None]:
         """The candidate that holds something of the prompt and costs `least` or less: its place and its
         leading blocks, 0 if there is none. Last, the slot of the replica with most of the prompt, if no
         candidate holds any of it."""
-        worth, bonus = (1 + STAY) * per_block, BUSY * sum(costs) / len(costs)
+        stay = STAY * per_block + BUSY * sum(costs) / len(costs) / total
         places, popular, examined = self._places, found.popular, 0
         best, chosen, matched = least, 0, 0
         away: int | None = None
         for depth, holders in found.steps:
-            earned = worth * (depth - popular) + bonus
+            earned = (per_block + stay * (depth / total) ** LIKELY) * (depth - popular)
             for slot in bits(holders):
                 place = places.get(slot)
                 if place is None:

@@ -148,7 +148,7 @@ class ValueBuilder:
     def _text(self, at: int) -> Built:
         end = yield from after_string(self._body, at + 1)
         opaque = yield from self._opaque(at + 1, end - 1)
-        opaque.start = _first_text(self._body[at + 1 : at + 1 + _START])
+        opaque.start = _first_text(self._body[at + 1 : min(at + 1 + _START, end - 1)])
         self._built += len(opaque.start)
         return opaque, end
 

@@ -43,14 +43,14 @@ class Demand(Protocol):
     """A trace or a workload: the same whichever policy serves it.
 
     `block_tokens` is the size of its blocks. `concurrency` is how many conversations are kept alive, a
-    new one beginning when one ends; 0: they come when they come. After `settles` seconds there are as many
-    as there will be, and caches are warm.
+    new one beginning when one ends; 0: they come when they come. After `settles` seconds there are about as
+    many as there will be, until the last has begun; None: the demand is what it is.
     """
 
     name: str
     block_tokens: int
     concurrency: int
-    settles: float
+    settles: float | None
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """All conversations in the order of their beginning, made while they are taken."""

@@ -29,5 +29,5 @@ def quantile(histogram: Histogram, share: float) -> float | None:
     for bucket, inside in enumerate(histogram.counts):
         rank -= inside
         if rank <= 0:
-            return float(histogram.bounds[min(bucket, last)]) / GROWTH**0.5
+            return histogram.bounds[min(bucket, last)] / float(GROWTH**0.5)
     raise AssertionError("the counts do not add up")

@@ -53,7 +53,7 @@ TIMED_COLUMNS = (
 
 
 def tables(runs: Sequence[Run], *, timed: bool) -> Iterator[Table]:
-    """A table for each load, a row for each policy: means over the seeds, and where it matters their range."""
+    """A table for each load, a row for each policy: means over the seeds, and of some their range."""
     columns = TIMED_COLUMNS if timed else UNTIMED_COLUMNS
     for load, group in groupby(sorted(runs, key=lambda run: run.load), key=lambda run: run.load):
         at_load = list(group)

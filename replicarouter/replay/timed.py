@@ -44,9 +44,9 @@ class Timed:
     them, and is told what the router would tell it. Time is virtual; events of the same moment happen in
     the order in which they became known.
 
-    Counted are requests that come after the demand `settles` and before the last conversation has begun
-    (of those that are kept alive: before there are fewer), because the load falls from then on. Gaps
-    between tokens and preemptions are those of all requests.
+    Where the demand `settles`, requests are counted that come after it has, and before the last conversation
+    has begun (of those that are kept alive: before there are fewer), because the load falls from then on.
+    Gaps between tokens and preemptions are those of all requests.
 
     The work of an event does not grow with the number of replicas, the policy's own aside.
     """
@@ -74,8 +74,10 @@ class Timed:
         self._heap: list[tuple[float, int, Callable[[Any, float], None], Any]] = []
         self._serial = 0
         self._open = 0  # conversations that are to come next, or have begun and not ended
-        self._tally.began = demand.settles
-        self._closes = inf  # when no further conversation was to come
+        self._steady = demand.settles is not None
+        self._tally.began = demand.settles or 0.0
+        self._tally.closed = inf
+        self._latest = 0.0  # arrival
         self._coming: Iterator[Conversation] = iter(())
         random = Random(digest(seed, 1))
         self._gate = Gate(options.gate, self._fleet, policy, random, self._remind_at)
@@ -93,8 +95,13 @@ class Timed:
             now, _, act, what = pop(heap)
             act(what, now)
         tally.preemptions = self._measures.preemptions
-        tally.closed = min(self._closes, tally.ended)
+        if not self._steady:
+            tally.closed = self._latest
         return tally
+
+    def counts(self) -> list[int]:
+        """The cells of the ledger: all zero when every request has ended."""
+        return list(self._fleet.ledger.cells)
 
     # Events
 
@@ -106,7 +113,8 @@ class Timed:
         """Have the next conversation begin when it comes, or now where a number of them is kept alive."""
         conversation = next(self._coming, None)
         if conversation is None:
-            self._closes = min(self._closes, now)
+            if self._steady:
+                self._tally.closed = min(self._tally.closed, now)
             return
         self._open += 1
         self._at(now if self._demand.concurrency else conversation.at, self._begin, conversation.turns)
@@ -134,7 +142,8 @@ class Timed:
         turn, turns = what
         job = Job(turn, turns, self._demand.block_tokens, now)
         self._tally.replayed += 1
-        job.counted = self._tally.began <= now <= self._closes
+        self._latest = now
+        job.counted = self._tally.began <= now <= self._tally.closed
         self._tally.requests += job.counted
         if self._gate.admit(job, now):
             self._send(job, now)
@@ -156,6 +165,7 @@ class Timed:
         """An engine may have something to tell."""
         if self._due[number] != now:
             return  # Another time has been asked for since.
+        self._due[number] = inf
         engine = self._engines[number]
         started, ended = engine.advance(now)
         for job in started:

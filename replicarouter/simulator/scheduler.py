@@ -130,10 +130,12 @@ class Scheduler:
         begun by then, unless a sequence is complete with it. Same results as one step after the other,
         the first of which begins at `step_end`; their last moves `step_end`."""
         even = self.even_steps()
-        steps = even if most is None else min(even, most)
         batch = len(self._decoding.members)
-        seconds = self.decode_seconds(batch) if steps else 0.0
+        seconds = self.decode_seconds(batch) if even else 0.0
         begin = self.step_end
+        if begin + seconds > until and not beyond:
+            return 0, []
+        steps = even if most is None else min(even, most)
         if begin + steps * seconds > until:
             steps = int((until - begin) / seconds) if seconds else 0
             # The quotient may be rounded either way.
@@ -192,11 +194,11 @@ class Scheduler:
     def _release(self, sequence: Sequence, blocks: int) -> None:
         """Free the `blocks` of a sequence. What of them is computed can be found from now on; the latest
         token's part never is."""
-        held = sequence.held
+        run = sequence.run
         computed = sequence.tokens - sequence.unfilled - 1
-        more = sequence.chain[sequence.known_blocks : computed // self.blocks.block_size]
-        self.blocks.release(held, blocks - len(held), more)
-        sequence.held = []
+        if more := sequence.chain[run.end : computed // self.blocks.block_size]:
+            run = self.blocks.publish(run, more)
+        self.blocks.release(run, blocks - run.end)
         self._stuck = False
 
     def _prefill(self, budget: int) -> int:
@@ -220,13 +222,12 @@ class Scheduler:
                 self._stuck = True
                 break
             del self._waiting[sequence]
-            found = blocks.take_prefix(findable, blocks.needed(tokens))
-            sequence.held = list(findable[:found])
-            sequence.known_blocks = found
-            sequence.unfilled = tokens - found * blocks.block_size
+            sequence.run = blocks.take_prefix(findable, blocks.needed(tokens))
+            found = sequence.run.end * blocks.block_size
+            sequence.unfilled = tokens - found
             if not sequence.preemptions:
                 sequence.admitted = now
-                sequence.cached_tokens = found * blocks.block_size
+                sequence.cached_tokens = found
                 self.measures.prefix_queries += sequence.prompt_tokens
                 self.measures.prefix_hits += sequence.cached_tokens
             self._prefilling.append(sequence)
@@ -241,9 +242,8 @@ class Scheduler:
         if not sequence.unfilled:
             self._filled.append(sequence)
         whole = (sequence.tokens - sequence.unfilled) // self.blocks.block_size
-        if fresh := sequence.chain[sequence.known_blocks : whole]:
-            sequence.held += self.blocks.publish(fresh)
-            sequence.known_blocks = whole
+        if fresh := sequence.chain[sequence.run.end : whole]:
+            sequence.run = self.blocks.publish(sequence.run, fresh)
             self._stuck = False
         return tokens
 

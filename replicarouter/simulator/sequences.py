@@ -3,6 +3,8 @@
 from collections import abc
 from typing import Protocol
 
+from replicarouter.simulator.prefix_tree import Run
+
 
 class Listener(Protocol):
     """Whoever wants a sequence's tokens."""
@@ -59,13 +61,12 @@ class Sequence:
         "finish_reason",
         "first_token",
         "hashes",
-        "held",
-        "known_blocks",
         "last_token",
         "limit",
         "listener",
         "preemptions",
         "prompt_tokens",
+        "run",
         "unfilled",
     )
 
@@ -88,8 +89,7 @@ class Sequence:
         self.cached_tokens = 0
         self.preemptions = 0
         self.unfilled = 0  # tokens whose prefill has not been scheduled
-        self.held: list[int] = []  # hashes of the findable blocks that it holds
-        self.known_blocks = 0  # leading blocks that it found or has made findable
+        self.run: Run  # while in the batch: where the leading blocks end that it found or has published
         self.clock: StepClock | None = None  # set while it decodes
         self.base = 0  # tokens it has, and while it decodes, less the steps of the clock
         self.arrived = 0.0

@@ -46,4 +46,4 @@ def test_their_number_is_bounded() -> None:
 
 
 def test_hashes_are_the_same_in_every_process() -> None:
-    assert list(chained_hashes(b"a" * 1024)) == []
+    assert list(chained_hashes(b"a" * 1024)) == [0x4659A548A9CC8DB1, 0x958699F08697C14F]

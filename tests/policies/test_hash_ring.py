@@ -74,6 +74,18 @@ def test_a_replica_that_comes_back_gets_its_keys_back() -> None:
     assert {ring.home(key) for key in KEYS} == set(returned)
 
 
+def test_another_replica_of_the_same_name_takes_its_place() -> None:
+    replicas = members(4)
+    ring = ring_of(replicas)
+    before = homes(ring)
+    successor = a_replica("replica-0")
+
+    ring.follow([successor, *replicas[1:]])
+
+    assert homes(ring) == before
+    assert {ring.home(key) for key in KEYS} == {successor, *replicas[1:]}
+
+
 def test_a_newcomer_takes_its_share_and_no_more() -> None:
     ring = ring_of(members(8))
     before = homes(ring)
@@ -136,12 +148,13 @@ def test_the_same_list_is_not_looked_at_again() -> None:
     assert len(ring.members) == 3
 
 
-def test_a_walk_begins_at_home_and_meets_everybody_once() -> None:
-    ring = ring_of(members(16))
-    for key in KEYS[:50]:
+@pytest.mark.parametrize("count", [2, 16])
+def test_a_walk_begins_at_home_and_meets_everybody_once(count: int) -> None:
+    ring = ring_of(members(count))
+    for key in KEYS[:1000]:
         walk = [*ring.walk(key)]
         assert walk[0] is ring.home(key)
-        assert len(walk) == len(set(walk)) == 16
+        assert len(walk) == len(set(walk)) == count
 
 
 def test_who_comes_next_is_who_inherits() -> None:

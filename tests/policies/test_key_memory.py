@@ -5,11 +5,11 @@ from tests.scene import a_replica
 
 
 def test_a_key_that_was_never_placed_is_not_known() -> None:
-    assert KeyMemory().find(1) is None
+    assert KeyMemory(10).find(1) is None
 
 
 def test_a_key_is_where_it_was_placed_last() -> None:
-    memory, one, other = KeyMemory(), a_replica("a"), a_replica("b")
+    memory, one, other = KeyMemory(10), a_replica("a"), a_replica("b")
     memory.put(1, one, displaced=True)
     memory.put(2, one)
     memory.put(1, other)

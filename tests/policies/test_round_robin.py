@@ -1,7 +1,9 @@
 """Smooth weighted round-robin."""
 
 from collections.abc import Callable
+from random import Random
 
+from replicarouter.fleet.replica import Replica
 from replicarouter.policies.round_robin import RoundRobin
 from tests.scene import a_replica
 
@@ -36,3 +38,17 @@ def test_a_removed_replica_comes_back_as_new(choose: Choose) -> None:
     policy.removed(other)
 
     assert choose(policy, [one, other], 4) == ["a", "a", "b", "a"]
+
+
+def test_everybody_keeps_what_was_earned_while_candidates_come_and_go(choose: Choose) -> None:
+    replicas = [a_replica(str(weight), weight=weight) for weight in (1, 2, 3, 5)]
+    policy, random = RoundRobin(), Random(3)
+    earned: dict[Replica, float] = {}
+    for _ in range(200):
+        candidates = [one for one in replicas if random.random() < 0.7] or replicas
+        for one in candidates:
+            earned[one] = earned.get(one, 0.0) + one.weight
+        richest = max(candidates, key=earned.__getitem__)
+        earned[richest] -= sum(one.weight for one in candidates)
+
+        assert choose(policy, candidates) == [richest.name]

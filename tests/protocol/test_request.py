@@ -1,12 +1,13 @@
 """What a request asks for, out of any body that engines take."""
 
 import json
+from typing import Any
 
 import pytest
 
 from replicarouter.errors import InvalidRequest, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body, Endpoints
-from replicarouter.protocol.request import InferenceRequest, understand, understand_large
+from replicarouter.protocol.request import KEY_FIELDS, InferenceRequest, understand, understand_large
 
 TABLE = Endpoints()
 
@@ -232,3 +233,37 @@ def test_a_form_may_name_no_model(body: bytes) -> None:
 @pytest.mark.timeout(3)
 def test_a_hostile_form_is_read_as_fast_as_any_other() -> None:
     assert read(b"name=model\r\n" * 20_000, Body.FORM, must_read=True).model is None
+
+
+def fields_in_steps(body: bytes, *, wants_keys: bool) -> Any:
+    endpoint = TABLE.find("/v1/chat/completions")
+    assert endpoint is not None
+    steps = understand_large(endpoint, body, wants_keys=wants_keys)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value.fields
+
+
+KEYED = b'{"x":[1],"messages":[{"role":"user","content":"hi"}],"user":"u1","model":"m1","prompt":null}'
+
+
+def test_the_fields_of_a_body_are_kept_for_keys() -> None:
+    assert read(KEYED).fields == json.loads(KEYED)
+    assert read(b"", Body.OPTIONAL).fields is None
+    assert read(b"\x1f\x8b\x08", encoded=True).fields is None
+    assert read(FORMS["the model first"], Body.FORM, must_read=True).fields is None
+
+
+def test_of_a_large_body_only_the_fields_that_keys_need_are_built() -> None:
+    wanted = {name: value for name, value in json.loads(KEYED).items() if name in KEY_FIELDS}
+    assert fields_in_steps(KEYED, wants_keys=True) == wanted
+    assert set(wanted) == {"messages", "user", "prompt"}
+    assert fields_in_steps(KEYED, wants_keys=False) is None
+
+
+@pytest.mark.parametrize("broken", [b'{"messages":[1 2],"model":"m1"}', b'{"user":nul,"model":"m1"}'])
+def test_keys_refuse_no_large_body_that_passes_without_them(broken: bytes) -> None:
+    assert fields_in_steps(broken, wants_keys=True) is not None
+    assert read_in_steps(broken).model == "m1"

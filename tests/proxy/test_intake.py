@@ -28,9 +28,14 @@ def endpoint(path: str) -> Endpoint:
 
 
 def asked(
-    kind: Kind = Kind.JSON, *, path: str = "/v1/completions", encoded: bool = False, must_read: bool = True
+    kind: Kind = Kind.JSON,
+    *,
+    path: str = "/v1/completions",
+    encoded: bool = False,
+    must_read: bool = True,
+    wants_keys: bool = False,
 ) -> Asked:
-    return Asked(endpoint(path), kind, encoded=encoded, must_read=must_read)
+    return Asked(endpoint(path), kind, encoded=encoded, must_read=must_read, wants_keys=wants_keys)
 
 
 class Receiving:
@@ -90,11 +95,12 @@ async def test_a_large_body_that_is_refused_is_let_go(start_front: StartFront, s
     assert receiving.memory.held == 0
 
 
-async def test_others_run_while_a_large_body_is_read(start_front: StartFront) -> None:
+@pytest.mark.parametrize("wants_keys", [False, True])
+async def test_others_run_while_a_large_body_is_read(start_front: StartFront, wants_keys: bool) -> None:
     """H28"""
     messages = b'{"role":"user","content":"a short message"},' * 100_000
     body = b'{"messages":[' + messages + b'{}],"model":"m1"}'
-    receiving = Receiving(asked())
+    receiving = Receiving(asked(wants_keys=wants_keys))
     client = await begin(start_front, receiving, later(body[:-1], len(body)))
     await eventually(lambda: receiving.memory.held == len(body), "it is on its way")
     await eventually(lambda: client.wire.transport.get_write_buffer_size() == 0, "nearly all has come")
@@ -104,6 +110,18 @@ async def test_others_run_while_a_large_body_is_read(start_front: StartFront) ->
         await asyncio.sleep(0)
         turns += 1
     assert turns > len(body) / 65536 / 2
+    assert (receiving.inference.fields is not None) is wants_keys
+
+
+@pytest.mark.parametrize("size", [100, LARGE + 1])
+async def test_what_keys_are_made_of_is_kept(start_front: StartFront, size: int) -> None:
+    receiving = Receiving(asked(wants_keys=True))
+    body = b'{"prompt":"once","user":"u1","pad":"' + b"x" * size + b'","model":"m1"}'
+    client = await begin(start_front, receiving, later(body))
+    await client.answer()
+    assert receiving.inference is not None
+    assert receiving.inference.fields is not None
+    assert (receiving.inference.fields["prompt"], receiving.inference.fields["user"]) == ("once", "u1")
 
 
 PASSING = {

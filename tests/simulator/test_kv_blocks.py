@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replicarouter.simulator.kv_blocks import KvBlocks
+from replicarouter.simulator.prefix_tree import Run
 from tests.properties import examples
 
 
@@ -23,23 +24,21 @@ def test_taking_is_all_or_nothing() -> None:
     assert pool.usage == 0
 
 
-def hold(pool: KvBlocks, chain: list[int], blocks: int | None = None) -> tuple[int, list[int]]:
-    """Take and publish blocks for a prompt: how many were found, and the hashes of those it holds."""
-    found = pool.take_prefix(chain, len(chain) if blocks is None else blocks)
-    return found, chain[:found] + pool.publish(chain[found:])
+def hold(pool: KvBlocks, chain: list[int], blocks: int | None = None) -> Run:
+    """Take and publish the blocks of a prompt."""
+    run = pool.take_prefix(chain, len(chain) if blocks is None else blocks)
+    return pool.publish(run, chain[run.end :])
 
 
 def test_only_a_leading_run_is_found() -> None:
     pool = KvBlocks(10, 16)
     hold(pool, [1, 2, 3])
-    assert hold(pool, [1, 2, 9, 3])[0] == 2
-    assert hold(pool, [8, 2, 3])[0] == 0
+    assert [pool.find(chain) for chain in ([1, 2, 3, 4], [1, 2], [1, 2, 9], [8, 2], [])] == [3, 2, 2, 0, 0]
 
 
 def test_shared_blocks_are_held_once() -> None:
     pool = KvBlocks(10, 16)
-    _, first = hold(pool, [1, 2, 3])
-    _, second = hold(pool, [1, 2, 4])
+    first, second = hold(pool, [1, 2, 3]), hold(pool, [1, 2, 4])
     assert pool.free == 6
     pool.release(first, 0)
     assert pool.free == 7
@@ -49,7 +48,7 @@ def test_shared_blocks_are_held_once() -> None:
 
 def test_block_without_a_hash_is_taken_before_any_that_can_be_found() -> None:
     pool = KvBlocks(10, 16)
-    pool.release(hold(pool, [1, 2, 3])[1], 0)
+    pool.release(hold(pool, [1, 2, 3]), 0)
     assert pool.take(7)
     assert pool.findable == 3
     assert pool.take(1)
@@ -58,39 +57,51 @@ def test_block_without_a_hash_is_taken_before_any_that_can_be_found() -> None:
 
 def test_tail_is_let_go_before_what_it_follows_and_the_oldest_use_first() -> None:
     pool = KvBlocks(4, 16)
-    pool.release(hold(pool, [1, 2])[1], 0)
-    pool.release(hold(pool, [3, 4])[1], 0)
-    pool.release(hold(pool, [1, 2])[1], 0)
+    for chain in ([1, 2], [3, 4], [1, 2]):
+        pool.release(hold(pool, chain), 0)
     left = []
     while pool.take(1):
-        left.append([number for number in (1, 2, 3, 4) if number in pool])
-    assert left == [[1, 2, 3], [1, 2], [1], []]
+        left.append((pool.find([1, 2]), pool.find([3, 4])))
+    assert left == [(2, 1), (2, 0), (1, 0), (0, 0)]
+
+
+def test_looking_is_no_use() -> None:
+    pool = KvBlocks(2, 16)
+    for number in (1, 2):
+        pool.release(hold(pool, [number]), 0)
+    assert pool.find([1]) == 1
+    assert pool.take(1)
+    assert (pool.find([1]), pool.find([2])) == (0, 1)
 
 
 def test_block_in_use_is_never_let_go() -> None:
     pool = KvBlocks(3, 16)
-    _, held = hold(pool, [1, 2])
+    hold(pool, [1, 2])
     assert not pool.take(2)
     assert pool.take(1)
-    assert held[0] in pool
-    assert held[1] in pool
+    assert pool.find([1, 2]) == 2
 
 
-def test_block_computed_twice_at_a_time_is_held_twice_and_found_once() -> None:
+def test_copy_of_a_block_that_was_computed_at_the_same_time_is_given_back() -> None:
     pool = KvBlocks(10, 16)
-    assert pool.take_prefix([1, 2], 2) == pool.take_prefix([1, 2], 2) == 0
-    assert (pool.publish([1, 2]), pool.publish([1, 2])) == ([1, 2], [])
-    assert pool.free == 6
-    pool.release([], 2)
-    assert (pool.free, pool.findable) == (8, 2)
+    first, second = pool.take_prefix([1, 2], 2), pool.take_prefix([1, 2], 3)
+    assert pool.free == 5
+    first, second = pool.publish(first, [1, 2]), pool.publish(second, [1, 2])
+    assert (pool.free, pool.findable) == (7, 2)
+    pool.release(first, 0)
+    assert pool.free == 7
+    pool.release(second, 1)
+    assert (pool.free, pool.findable) == (10, 2)
 
 
-def test_blocks_of_a_reply_can_be_found_after_its_end() -> None:
+def test_copy_of_a_block_that_was_released_meanwhile_is_given_back() -> None:
     pool = KvBlocks(10, 16)
-    _, held = hold(pool, [1, 2], blocks=5)
-    pool.release(held, 3, more=[3, 4])
-    assert pool.free == 10
-    assert hold(pool, [1, 2, 3, 4, 5])[0] == 4
+    first, second = pool.take_prefix([1, 2], 2), pool.take_prefix([1, 2], 2)
+    pool.release(pool.publish(first, [1, 2]), 0)
+    assert pool.free == 8
+    assert pool.publish(second, [1, 2]).end == 2
+    assert pool.free == 8
+    assert pool.findable == 2
 
 
 def test_prefix_fits_when_what_is_in_use_makes_up_for_the_rest() -> None:
@@ -103,7 +114,7 @@ def test_prefix_fits_when_what_is_in_use_makes_up_for_the_rest() -> None:
 
 def test_finding_a_free_block_takes_it() -> None:
     pool = KvBlocks(4, 16)
-    pool.release(hold(pool, [1, 2])[1], 0)
+    pool.release(hold(pool, [1, 2]), 0)
     assert pool.take(2)
     assert not pool.fit([1, 2], 3)
     assert pool.fit([1, 2], 2)
@@ -111,25 +122,25 @@ def test_finding_a_free_block_takes_it() -> None:
 
 def test_reset_forgets_all_unless_something_runs() -> None:
     pool = KvBlocks(4, 16)
-    _, held = hold(pool, [1, 2])
+    run = hold(pool, [1, 2])
     assert not pool.reset()
     assert pool.findable == 2
-    pool.release(held, 0)
+    pool.release(run, 0)
     assert pool.reset()
-    assert (pool.findable, pool.free) == (0, 4)
+    assert (pool.findable, pool.find([1, 2]), pool.free) == (0, 0, 4)
     assert pool.take(4)
 
 
 class Plain:
-    """The same rules, said with lists: slow and easy to believe."""
+    """The same rules, said with lists block by block: slow and easy to believe."""
 
     def __init__(self, total: int) -> None:
         self.free = total
         self.holders: dict[int, int] = {}
         self.idle: list[int] = []
 
-    def take_prefix(self, chain: list[int], blocks: int) -> int:
-        found = 0
+    def hold(self, chain: list[int]) -> list[int]:
+        found = []
         for one in chain:
             if one in self.idle:
                 self.idle.remove(one)
@@ -137,21 +148,22 @@ class Plain:
             elif one not in self.holders:
                 break
             self.holders[one] = self.holders.get(one, 0) + 1
-            found += 1
-        self.free -= blocks - found
+            found.append(one)
+        return found
+
+    def take_prefix(self, chain: list[int], blocks: int) -> list[int]:
+        found = self.hold(chain)
+        self.free -= blocks - len(found)
         self.idle = self.idle[max(0, len(self.idle) - self.free) :]
         return found
 
-    def publish(self, chain: list[int]) -> list[int]:
-        own = [one for one in chain if one not in self.holders]
-        self.idle = [one for one in self.idle if one not in own]
-        self.holders.update(dict.fromkeys(own, 1))
-        return own
+    def publish(self, held: list[int], chain: list[int]) -> list[int]:
+        found = self.hold(chain)
+        self.free += len(found)
+        self.holders.update(dict.fromkeys(chain[len(found) :], 1))
+        return held + chain
 
-    def release(self, held: list[int], others: int, more: list[int]) -> None:
-        for one in reversed(more):
-            if one not in self.holders:
-                self.idle = [other for other in self.idle if other != one] + [one]
+    def release(self, held: list[int], others: int) -> None:
         for one in reversed(held):
             self.holders[one] -= 1
             if not self.holders[one]:
@@ -161,31 +173,51 @@ class Plain:
         self.free += others
 
 
-@examples(400)
+def chain_of(branches: tuple[int, int], length: int) -> list[int]:
+    """Block hashes of one of some conversations that begin alike and part, perhaps twice."""
+    first, second = branches
+    places = [(place, first if place > 2 else 0, second if place > 5 else 0) for place in range(length)]
+    return [place + 100 * one + 10_000 * other for place, one, other in places]
+
+
+@examples(600)
 @given(
-    total=st.integers(6, 24),
+    total=st.integers(8, 30),
     work=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(0, 3), st.booleans()), max_size=80
+        st.tuples(
+            st.tuples(st.integers(0, 2), st.integers(0, 1)),
+            st.integers(0, 10),
+            st.integers(0, 3),
+            st.sampled_from(["begin", "begin", "publish", "end"]),
+        ),
+        max_size=100,
     ),
 )
 def test_any_sequence_of_uses_goes_as_the_rules_say(
-    total: int, work: list[tuple[int, int, int, bool]]
+    total: int, work: list[tuple[tuple[int, int], int, int, str]]
 ) -> None:
     pool, plain = KvBlocks(total, 16), Plain(total)
-    running: list[tuple[list[int], list[int], list[int], int]] = []
-    for branch, length, extra, ends in work:
-        chain = [1, 2, *(100 * branch + 100 + place for place in range(length))]
-        if ends and running:
-            held, others_held, more, others = running.pop(branch % len(running))
-            pool.release(held, others, more)
-            plain.release(others_held, others, more)
-        elif pool.fit(chain, len(chain) + extra):
-            found = pool.take_prefix(chain, len(chain) + extra)
-            assert found == plain.take_prefix(chain, len(chain) + extra)
-            held = chain[:found] + pool.publish(chain[found:])
-            assert held == chain[:found] + plain.publish(chain[found:])
-            reply = [100 * branch + 150 + length + place for place in range(extra)]
-            running.append((held, list(held), reply, len(chain) + extra - len(held)))
+    running: list[tuple[Run, list[int], list[int], int]] = []  # and what is left to be published
+    for branches, length, extra, does in work:
+        chain = chain_of(branches, length)
+        if does == "begin" and pool.fit(chain, length + extra):
+            run, held = pool.take_prefix(chain, length + extra), plain.take_prefix(chain, length + extra)
+            running.append((run, held, chain[len(held) :], length + extra))
+        elif does != "begin" and running:
+            run, held, rest, blocks = running.pop(length % len(running))
+            part = rest[: extra if does == "publish" else len(rest)]
+            run, held = pool.publish(run, part), plain.publish(held, part)
+            if does == "publish":
+                running.append((run, held, rest[extra:], blocks))
+            else:
+                pool.release(run, blocks - run.end)
+                plain.release(held, blocks - len(held))
         assert pool.free == plain.free
         assert pool.findable == len(plain.holders) + len(plain.idle)
-        assert all(one in pool for one in (*plain.holders, *plain.idle))
+        for run, held, _, _ in running:
+            assert run.end == len(held)
+    known = {*plain.holders, *plain.idle}
+    for branches in ((one, other) for one in range(3) for other in range(2)):
+        chain = chain_of(branches, 10)
+        expected = next((place for place, one in enumerate(chain) if one not in known), len(chain))
+        assert pool.find(chain) == expected

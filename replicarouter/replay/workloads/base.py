@@ -8,6 +8,9 @@ from random import Random
 from replicarouter.replay.demand import Conversation, Turn, digest
 from replicarouter.replay.growth import GrowingPrompt, head_blocks
 
+_SETTLING = 0.4
+"""Share of a short workload, at most, that is taken for its settling."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -34,8 +37,8 @@ class Shape:
     `rate` is in requests a second for each replica and `turns` the mean number of turns, for conversations
     that come when they come; `concurrency` instead is how many are kept alive for each replica. The load
     of 1 is about what replicas of the default profile (`h200-qwen-27b-fp8`, 256 sequences) carry within
-    a TTFT of 2 s and an ITL of 25 ms when hits are found. `requests` are made unless others are asked for; after
-    `settles` seconds there are about as many conversations at once as there will be.
+    a TTFT of 2 s and an ITL of 25 ms when hits are found. `requests` are made unless others are asked for.
+    After `settles` seconds there are about as many conversations at once as there will be.
     """
 
     name: str
@@ -70,11 +73,13 @@ class Workload:
         self._shape = shape
         self.name = shape.name
         self.block_tokens = options.block_tokens or shape.block_tokens
-        self.settles = shape.settles
         self._requests = options.requests or shape.requests
         live = options.concurrency or (0 if options.rate else shape.concurrency * options.replicas)
         self.concurrency = max(1, round(live * options.load)) if live else 0
         self._rate = (options.rate or shape.rate * options.replicas) * options.load
+        self.settles = 0.0
+        if not self.concurrency:
+            self.settles = min(shape.settles, _SETTLING * self._requests / self._rate)
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """So many conversations as make up the requests; the last may be cut short."""
