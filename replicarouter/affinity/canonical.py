@@ -103,7 +103,7 @@ def add_messages(pieces: list[str], name: str, prompt: Any) -> None:
         add_content(pieces, prompt.start if type(prompt) is Opaque else prompt)
         return
     append = pieces.append
-    for message in prompt[:MOST_PIECES]:
+    for message in prompt:
         if len(pieces) > MOST_PIECES:
             return
         role = message.get("role") if type(message) is dict else None

@@ -35,8 +35,6 @@ BUSY = 2.0
 """How many times the mean cost of the pool a replica may have more, where something is found: in a pool
 that has no room to spare nothing gets better by computing things twice."""
 
-LIKELY = 4
-
 REQUEST_SECONDS = 0.06
 """What one more outstanding request costs the others there, in seconds of their prefill: a step takes some
 0.25 ms longer for each sequence in it, and an answer has a few hundred steps."""
@@ -111,7 +109,9 @@ class PrefixCache:
         if not found.steps:
             request.affinity = NEW if request.blocks else NONE
             return self._chosen(request, view, index)
-        place, depth, away = self._best(found, costs, costs[index], self._per_block(request), len(request.blocks))
+        place, depth, away = self._best(
+            found, costs, costs[index], self._per_block(request), len(request.blocks)
+        )
         if depth:
             self._start = place + 1
             request.affinity = HIT
@@ -221,12 +221,13 @@ class PrefixCache:
         """The candidate that holds something of the prompt and costs `least` or less: its place and its
         leading blocks, 0 if there is none. Last, the slot of the replica with most of the prompt, if no
         candidate holds any of it."""
-        stay = STAY * per_block + BUSY * sum(costs) / len(costs) / total
-        places, popular, examined = self._places, found.popular, 0
+        popular, shared = found.popular, found.shared
+        stay = STAY * per_block + BUSY * sum(costs) / len(costs) / max(1, total - shared)
+        places, examined = self._places, 0
         best, chosen, matched = least, 0, 0
         away: int | None = None
         for depth, holders in found.steps:
-            earned = (per_block + stay * (depth / total) ** LIKELY) * (depth - popular)
+            earned = per_block * (depth - popular) + stay * max(0, depth - shared)
             for slot in bits(holders):
                 place = places.get(slot)
                 if place is None:

@@ -19,26 +19,31 @@ BYTES_PER_HOLDING = 150
 """Memory of one place in one replica's list, measured the same way."""
 
 HALVING, HALVING_EACH = 1024, 16
-"""Requests, or requests a replica if that is more, after which what was counted before weighs half."""
-
+"""Conversations, or conversations a replica if that is more, after which what was counted before weighs
+half."""
 
 POPULAR_SHARE = 0.25
-"""Times a replica's even share of the requests that a prefix may have before it is popular. With 1, as few
-as one group of users for each replica could only be dealt out unevenly: things are spread evenly when they
-are small beside what one can carry."""
+"""Times an even share of the recent conversations that must have had a prefix before it is popular. With 1,
+as few as one group of users for each replica could only be dealt out unevenly: things are spread evenly
+when they are small beside what one can carry."""
+
+SHARED_BY = 3
+"""Conversations beyond which a block is not one conversation's own."""
 
 LEAST_POPULAR = 8
-"""Requests that must have had a block before it can be popular: a few turns of one conversation are not,
-however large the fleet and however short its memory of traffic."""
+"""Conversations that must have had a block before it can be popular, however large the fleet: an agent
+that tries the same thing several times is not a crowd."""
 
 
 class Block:
-    """One block: bit mask of its holders, and how many recent requests had it, as of an epoch."""
+    """One block: bit mask of its holders, whether something was seen to follow it, and how many recent
+    conversations went their own way behind it, as of an epoch."""
 
-    __slots__ = ("count", "epoch", "holders")
+    __slots__ = ("count", "epoch", "followed", "holders")
 
-    def __init__(self, holders: int, epoch: int) -> None:
+    def __init__(self, holders: int, epoch: int, *, followed: bool) -> None:
         self.holders = holders
+        self.followed = followed
         self.count = 1
         self.epoch = epoch
 
@@ -46,13 +51,15 @@ class Block:
 class Found(NamedTuple):
     """How a prompt's leading blocks are spread. `steps` are (blocks, holders) from the longest match on,
     each naming the replicas whose match ends there, as long as it is longer than `popular`: so many leading
-    blocks are so common that they say nothing about where the prompt belongs."""
+    blocks are so common that they say nothing about where the prompt belongs. `shared` leading blocks,
+    those included, are not of one conversation alone."""
 
     steps: Sequence[tuple[int, int]]
     popular: int
+    shared: int
 
 
-NOTHING = Found((), 0)
+NOTHING = Found((), 0, 0)
 
 
 class PrefixIndex:
@@ -66,11 +73,10 @@ class PrefixIndex:
         self._capacity: list[int] = []
         self._free: list[int] = []
         self._epoch = 0
-        self._requests = 0
+        self._conversations = 0
         self._members = 0
         self._most_blocks = 0
-        self.popular_above: float = LEAST_POPULAR
-        """Requests beyond which a block is popular."""
+        self._popular_above: float = LEAST_POPULAR  # Conversations beyond which a block is popular.
         self.evicted = 0
         """Blocks that were dropped to stay within the replicas' capacities."""
         self.cut = 0
@@ -136,7 +142,8 @@ class PrefixIndex:
             else:
                 high = middle - 1
         known = low
-        popular = self._popular(blocks, known)
+        shared = self._above(SHARED_BY, blocks, known)
+        popular = self._above(self._popular_above, blocks, shared) if shared else 0
         steps: list[tuple[int, int]] = []
         depth, seen = known, 0
         while depth > popular:
@@ -151,7 +158,7 @@ class PrefixIndex:
                 else:
                     high = middle - 1
             depth = low
-        return Found(steps, popular)
+        return Found(steps, popular, shared)
 
     def held(self, slot: int, blocks: Sequence[int]) -> int:
         """How many of the leading `blocks` this replica holds."""
@@ -166,9 +173,9 @@ class PrefixIndex:
                 high = middle - 1
         return low
 
-    def _popular(self, blocks: Sequence[int], known: int) -> int:
-        """How many of the `known` leading blocks are popular."""
-        table, limit, recent = self._blocks, self.popular_above, self._epoch - 1
+    def _above(self, limit: float, blocks: Sequence[int], known: int) -> int:
+        """How many of the `known` leading blocks were counted more often than `limit`."""
+        table, recent = self._blocks, self._epoch - 1
         low, high = 0, known
         while low < high:
             middle = (low + high + 1) // 2
@@ -184,37 +191,50 @@ class PrefixIndex:
         them it held already."""
         table, held, epoch = self._blocks, self._held[slot], self._epoch
         bit = 1 << slot
-        known = at = len(blocks)
+        known = fresh = at = last = len(blocks)
         for hashed in reversed(blocks):
             at -= 1
             block = table.get(hashed)
             if block is None:
-                table[hashed] = Block(bit, epoch)
+                table[hashed] = Block(bit, epoch, followed=at + 1 < last)
                 held[hashed] = None
-                known = at
-                continue
-            if block.epoch == epoch:
-                block.count += 1
-            else:
-                block.count = (block.count >> (epoch - block.epoch)) + 1
-                block.epoch = epoch
-            if block.holders & bit:
+                known = fresh = at
+            elif block.holders & bit:
                 held.move_to_end(hashed)
             else:
                 block.holders |= bit
                 held[hashed] = None
                 known = at
-        self._count()
+        if fresh < last:
+            self._grow(blocks, fresh)
         self._shrink(slot)
         return known
 
+    def _grow(self, blocks: Sequence[int], fresh: int) -> None:
+        """The blocks from `fresh` on are new to everybody. A conversation that goes on grows where it
+        ended; another one leaves what was known at a block that something else follows already."""
+        if fresh:
+            parent = self._blocks[blocks[fresh - 1]]
+            if not parent.followed:
+                parent.followed = True
+                return
+        table, epoch = self._blocks, self._epoch
+        for hashed in blocks[:fresh]:
+            block = table[hashed]
+            if block.epoch == epoch:
+                block.count += 1
+            else:
+                block.count = (block.count >> (epoch - block.epoch)) + 1
+                block.epoch = epoch
+        self._count()
+
     def _count(self) -> None:
-        self._requests += 1
+        self._conversations += 1
         members = max(1, self._members)
-        if self._requests >= 2 * max(HALVING, HALVING_EACH * members):
-            self._requests //= 2
+        if self._conversations >= 2 * max(HALVING, HALVING_EACH * members):
+            self._conversations //= 2
             self._epoch += 1
-        self.popular_above = max(LEAST_POPULAR, POPULAR_SHARE * self._requests / members)
+        self._popular_above = max(LEAST_POPULAR, POPULAR_SHARE * self._conversations / members)
 
     def _shrink(self, slot: int) -> None:
         held, capacity = self._held[slot], self._capacity[slot]

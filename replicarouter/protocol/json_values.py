@@ -134,7 +134,6 @@ class ValueBuilder:
         while not self._full:
             behind = yield from after_string(body, at + 1 if body.startswith(b'"', at) else len(body))
             name = read_name(body[at:behind])
-            self._built += behind - at
             fields[name], at = yield from self._value(after_mark(body, b":", behind), nested)
             if self._due():
                 yield

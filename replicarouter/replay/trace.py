@@ -42,7 +42,7 @@ class Trace:
     """A trace that has been read. `skipped` of its requests had too long a prompt."""
 
     concurrency = 0
-    settles = None
+    settles: float | None = None
 
     def __init__(self, name: str, lines: list[list[Line]], options: TraceOptions) -> None:
         self.name = name

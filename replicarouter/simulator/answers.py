@@ -28,7 +28,6 @@ class Answer:
                 limit=plan.tokens,
                 listener=listener,
                 finish_reason=plan.engine_reason,
-                hashes=prompt.hashes,
                 final_hashes=prompt.with_reply(plan),
             )
             for prompt, plan, listener in zip(prompts, request.plans, listeners, strict=True)

@@ -244,7 +244,6 @@ class Scheduler:
         whole = (sequence.tokens - sequence.unfilled) // self.blocks.block_size
         if fresh := sequence.chain[sequence.run.end : whole]:
             sequence.run = self.blocks.publish(sequence.run, fresh)
-            self._stuck = False
         return tokens
 
     def _first_tokens(self, finished: list[Sequence], now: float) -> list[Sequence]:

@@ -131,6 +131,13 @@ def test_of_a_prompt_too_large_to_be_built_its_start_counts() -> None:
     assert canonical_text({"prompt": Opaque(1, 2**22, "once")}) == canonical_text({"prompt": "once"})
 
 
+def test_a_message_too_large_to_be_built_is_one_like_any() -> None:
+    opaque = Opaque(1, 2**22, "once")
+    before, after = canonical_text(chat(opaque)), canonical_text(chat(opaque, said("user", "a")))
+    assert after.startswith(before)
+    assert before != canonical_text(chat(Opaque(2, 2**22, "once")))
+
+
 def test_another_salt_is_another_seed() -> None:
     assert cache_seed({"cache_salt": "a"}) != cache_seed({"cache_salt": "b"}) != 0
     assert cache_seed({}) == cache_seed({"cache_salt": ""}) == cache_seed({"cache_salt": 5}) == 0

@@ -90,6 +90,7 @@ def test_the_mark_that_moves_on_with_every_turn_does_not_count() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "sky"}}
     assert text([{**call, "cache_control": {"type": "ephemeral"}}]) == text([call])
     assert text([part("a", cache_control={"type": "ephemeral"})]) == text("a")
+    assert more({"role": "user", "content": "a", "cache_control": {"type": "ephemeral"}}) == ""
 
 
 def test_what_a_message_lacks_may_be_null_empty_or_left_out() -> None:

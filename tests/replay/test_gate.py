@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Forgetful, View, Wait
+from replicarouter.policies.base import Forgetful, Policy, View, Wait
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.replay.fleet import ReplayFleet
@@ -26,13 +26,13 @@ class By(Forgetful):
 
 
 class Scene:
-    def __init__(self, rules: GateRules, policy: Forgetful | None = None, replicas: int = 2) -> None:
+    def __init__(self, rules: GateRules, policy: Policy | None = None, replicas: int = 2) -> None:
         self.fleet = ReplayFleet(replicas, rules.most)
         self.reminders: list[tuple[float, Job]] = []
         policy = policy or LeastOutstanding()
         self.gate = Gate(
             rules, self.fleet, policy, Random(1), lambda moment, job: self.reminders.append((moment, job))
-        )  # type: ignore[arg-type]
+        )
 
     def come(self, block: int, now: float = 0.0) -> Job:
         job = Job(turn(block), iter(()), BLOCK, now)
@@ -86,7 +86,8 @@ def test_a_full_queue_refuses() -> None:
     scene = Scene(GateRules(most=1, queued=1), replicas=1)
     _, waiting, refused = (scene.come(number) for number in range(3))
     assert waiting.line is not None
-    assert refused.line is refused.replica is None
+    assert refused.line is None
+    assert refused.replica is None
 
 
 def test_who_waits_too_long_is_refused() -> None:
@@ -151,3 +152,13 @@ def test_who_was_held_comes_first_once_all_are_full() -> None:
     assert not scene.gate.remind(waiting, 3.5)
     assert holder.replica is not None
     assert scene.end(scene.fleet.replicas[1], 6.5) == [waiting]
+
+
+def test_who_is_held_for_a_replica_goes_before_those_who_came_later() -> None:
+    scene, holder = full_first(By(patient))
+    held = scene.come(3)
+    scene.come(2)
+    queued = scene.come(4, 1.0)
+    assert holder.replica is not None
+    assert scene.end(holder.replica, 2.0) == [held]
+    assert queued.line is not None

@@ -114,6 +114,9 @@ def test_whole_answer_is_sent_once_all_choices_have_ended() -> None:
 
 
 def test_prompts_count_once_each() -> None:
-    request = API.completion(Fields({"prompt": ["a" * 8, "b" * 40], "n": 2, "max_tokens": 1}))
+    request = API.completion(Fields({"prompt": ["a" * 8, "b" * 400], "n": 2, "max_tokens": 1}))
     answer = WholeAnswer(request, model="sim", answer_id="a", created=1, send=lambda _: None)
-    assert answer.usage().prompt == 12
+    for sequence in answer.sequences[2:]:
+        sequence.cached_tokens = 32
+    usage = answer.usage()
+    assert (usage.prompt, usage.cached, usage.created) == (102, 32, 96 - 32)

@@ -76,6 +76,17 @@ def test_part_that_is_used_again_outlives_the_rest() -> None:
     assert (tree.find([1, 2, 3])[0], tree.find([7])[0]) == (2, 0)
 
 
+def test_run_whose_branches_are_gone_grows_again() -> None:
+    tree = PrefixTree()
+    stem = added(tree, [1, 2])
+    branch = tree.hold(tree.root, [1, 2])
+    branch = tree.grow(branch, [3])
+    tree.release(branch)
+    tree.evict(1)
+    assert tree.grow(stem, [4]) is stem
+    assert stem.hashes == [1, 2, 4]
+
+
 def test_queue_does_not_grow_with_use() -> None:
     tree = PrefixTree()
     for _ in range(1000):

@@ -71,6 +71,13 @@ def test_salt_keeps_prompts_apart() -> None:
     assert shared(hashes(text, "one"), hashes(text)) == 0
 
 
+def test_salt_reaches_the_reply_to_a_prompt_of_less_than_a_block() -> None:
+    plan = Plan(5, 0, 40, None, "stop")
+    replies = [text_prompt("Hi", block_size=BLOCK, salt=salt).with_reply(plan) for salt in ("", "a", "a")]
+    assert shared(replies[0], replies[1]) == 0
+    assert replies[1] == replies[2] != []
+
+
 def test_ids_share_leading_blocks_and_are_no_text() -> None:
     first, second = (ids_prompt([*range(9), last], block_size=BLOCK) for last in (1, 2))
     assert (first.tokens, len(first.hashes)) == (10, 2)

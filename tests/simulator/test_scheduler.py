@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from math import nextafter
 
 import pytest
 
@@ -145,6 +146,28 @@ def test_sequence_is_admitted_with_room_for_its_next_token() -> None:
         bench.submit(prompt=BLOCK, limit=1)
     bench.submit(prompt=BLOCK - 1, limit=1)
     assert bench.run() == 1
+
+
+def test_sequence_is_not_admitted_to_be_sent_back_at_once() -> None:
+    bench = Bench(blocks=4)
+    bench.submit(prompt=2 * BLOCK, limit=BLOCK)
+    bench.step()
+    bench.step()
+    bench.submit(prompt=BLOCK, limit=BLOCK)
+    bench.run()
+    assert bench.measures.preemptions == 0
+
+
+def test_queue_moves_on_when_a_head_that_does_not_fit_is_aborted() -> None:
+    bench = Bench(blocks=10)
+    bench.submit(prompt=8 * BLOCK, limit=BLOCK)
+    head, _ = bench.submit(prompt=8 * BLOCK, limit=BLOCK)
+    _, small = bench.submit(prompt=1, limit=2)
+    bench.step()
+    bench.step()
+    bench.scheduler.abort(head)
+    bench.step()
+    assert len(small.tokens) == 1
 
 
 def test_long_prompt_takes_several_steps_while_others_go_on() -> None:
@@ -392,7 +415,7 @@ def test_aborted_sequence_leaves_what_it_computed() -> None:
     assert bench.blocks.find(numbered(1, 5)) == 4
 
 
-def test_full_queue_moves_when_what_its_head_shares_is_published() -> None:
+def test_sequences_are_admitted_as_long_as_their_shared_prefix_leaves_room() -> None:
     bench = Bench(blocks=10)
     prompt, chain = 7 * BLOCK + 1, numbered(1, 7)
     (first, _), (second, _) = (bench.submit(prompt=prompt, limit=5, hashes=chain) for _ in range(2))
@@ -455,3 +478,33 @@ def test_leap_stops_before_blocks_run_out() -> None:
     assert (bench.blocks.free, bench.measures.preemptions) == (0, 0)
     bench.scheduler.begin_step(bench.scheduler.step_end)
     assert bench.measures.preemptions == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7])
+def test_leap_up_to_the_end_of_a_step_takes_that_step_in_spite_of_rounding(batch: int) -> None:
+    for steps in range(1, 150):
+        for missing in (0, 1):
+            bench = Bench()
+            for _ in range(batch):
+                bench.submit(prompt=10, limit=200)
+            bench.step()
+            end = bench.scheduler.step_end + steps * bench.scheduler.decode_seconds(batch)
+            assert bench.scheduler.leap(nextafter(end, 0) if missing else end)[0] == steps - missing
+
+
+def test_leap_may_run_the_step_that_has_begun_unless_something_ends_with_it() -> None:
+    bench = Bench()
+    bench.submit(prompt=10, limit=5)
+    bench.step()
+    assert bench.scheduler.leap(NOW[0] + 0.015, beyond=True) == (2, [])
+    assert bench.scheduler.leap(bench.scheduler.step_end + 0.015, beyond=True) == (1, [])
+
+
+def test_aborted_sequence_no_longer_bounds_a_leap() -> None:
+    bench = Bench()
+    short, _ = bench.submit(prompt=10, limit=5)
+    long, _ = bench.submit(prompt=10, limit=50)
+    bench.step()
+    assert bench.scheduler.even_steps() == 4
+    bench.scheduler.abort(short)
+    assert bench.scheduler.leap() == (49, [long])

@@ -205,6 +205,16 @@ def test_arrival_during_a_step_waits_for_its_end() -> None:
     assert second.admitted == prefilled + 11 * 64 * TICK
 
 
+def test_arrival_at_the_end_of_a_step_joins_the_next() -> None:
+    engine = engine_of()
+    first, second = Sequence(prompt_tokens=4, limit=100), Sequence(prompt_tokens=4, limit=1)
+    engine.submit(first, 0.0)
+    arrival = (64 + 4) * TICK + 10 * 64 * TICK
+    engine.submit(second, arrival)
+    engine.advance(100.0)
+    assert second.admitted == arrival
+
+
 def test_what_happened_before_a_submission_is_told_after_it() -> None:
     engine = engine_of()
     first, second = Sequence(prompt_tokens=4, limit=1), Sequence(prompt_tokens=4, limit=1)

@@ -77,7 +77,7 @@ class Workload:
         live = options.concurrency or (0 if options.rate else shape.concurrency * options.replicas)
         self.concurrency = max(1, round(live * options.load)) if live else 0
         self._rate = (options.rate or shape.rate * options.replicas) * options.load
-        self.settles = 0.0
+        self.settles: float | None = 0.0
         if not self.concurrency:
             self.settles = min(shape.settles, _SETTLING * self._requests / self._rate)
 

@@ -70,6 +70,6 @@ PREFIX_MIX = Shape(
     "prompts of 1K to 32K tokens, the first 75 % of each being the text of one of 8 groups",
     mixed,
     turns=1,
-    rate=1.4,
+    rate=1.9,
     settles=20.0,
 )

@@ -48,6 +48,15 @@ def test_a_holder_that_is_far_too_busy_is_left() -> None:
     assert request.affinity == "spill"
 
 
+def test_a_holder_among_busy_ones_is_kept() -> None:
+    """It has 75 requests more than the mean, but not one and a half times as many."""
+    policy, fleet = holding(2)
+    for replica in fleet.replicas:
+        for _ in range(300 if replica is fleet.replicas[2] else 200):
+            fleet.take(replica)
+    assert policy.pick(ask(*TEN), view_of(fleet)) is fleet.replicas[2]
+
+
 def test_a_removed_replica_holds_nothing() -> None:
     policy, fleet = holding(2)
     policy.removed(fleet.replicas[2])

@@ -69,7 +69,8 @@ def test_conversations_share_their_heads_only(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, shape in WORKLOADS.items() if shape.rate])
 def test_load_and_replicas_set_the_rate(name: str) -> None:
     def span(**options: float) -> float:
-        return talks(name, requests=4000, **options)[-1][0]
+        amount = WorkloadOptions(requests=4000, **options)  # type: ignore[arg-type]
+        return list(Workload(WORKLOADS[name], amount).conversations(1))[-1].at
 
     usual = span(replicas=4)
     assert span(replicas=8) == pytest.approx(usual / 2)
