@@ -3,10 +3,11 @@ more than its share for it. (V. Mirrokni, M. Thorup, M. Zadimoghaddam, 2016, wit
 
 from abc import ABC, abstractmethod
 from itertools import islice
+from math import sqrt
 from typing import ClassVar, Self
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Figures, Forgetful, View
+from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Forgetful, View
 from replicarouter.policies.crowd import Crowd
 from replicarouter.policies.hash_ring import HashRing
 from replicarouter.policies.key_memory import MOST_KEYS, KeyMemory
@@ -17,6 +18,12 @@ from replicarouter.settings import PolicyOptions
 FREE = 4
 """Outstanding requests that a replica may have whatever the mean is: with few requests the mean says
 nothing."""
+
+CHANCE = 2.0
+"""Standard deviations above the bound that a key may find its replica at. Users who pause to think are there
+by chance, which alone makes a count vary by the root of its mean; to send each of them away who comes at a
+crowded moment would part one in ten from its cache, for no lasting imbalance. A key of which something runs
+already is no matter of chance, and gets none of this."""
 
 MOST_ASKED = 16
 """Replicas that are asked in the order of the ring before the least loaded one of all is taken. Of those
@@ -46,6 +53,7 @@ class Keyed(Forgetful, ABC):
         self._ring = HashRing()
         self._memory = KeyMemory(most_keys)
         self._crowded_out: InferenceRequest | None = None
+        self._running: dict[int, int] = {}  # Requests that have not ended, by key.
 
     @classmethod
     def of(cls, options: PolicyOptions) -> Self:
@@ -79,7 +87,7 @@ class Keyed(Forgetful, ABC):
             # It belongs to another replica since it was seen last.
             request.affinity = REHASH
             return home
-        if room.has(own, self._full):
+        if room.has(own, self._full, 0.0 if key in self._running else CHANCE):
             request.affinity = HIT
             return own
         request.affinity = SPILL if room.is_crowded(own) else REHASH
@@ -96,10 +104,11 @@ class Keyed(Forgetful, ABC):
         known = place is not None and place.replica in self._ring.members
         own = place.replica if place is not None and known else self._ring.home(key)
         room = _Room(view, self._crowd)
+        chance = 0.0 if key in self._running else CHANCE
         return {
             one.name: {
                 "load": one.load(view.now),
-                "limit": room.limit(one, self._full if known else self._tight),
+                "limit": room.limit(one, self._full, chance) if known else room.limit(one, self._tight),
                 "own": float(one is own),
             }
             for one in view.candidates
@@ -110,6 +119,7 @@ class Keyed(Forgetful, ABC):
         key = self.key(request)
         if key is None:
             return
+        self._running[key] = self._running.get(key, 0) + 1
         memory, ring = self._memory, self._ring
         place = memory.find(key)
         if place is None or place.replica not in ring.members:
@@ -119,6 +129,17 @@ class Keyed(Forgetful, ABC):
             memory.put(key, replica)
         else:
             memory.use(key)
+
+    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:  # noqa: ARG002
+        """One less of its key is running."""
+        key = self.key(request)
+        if key is None:
+            return
+        left = self._running.get(key, 0) - 1
+        if left > 0:
+            self._running[key] = left
+        else:
+            self._running.pop(key, None)
 
     def _elsewhere(self, key: int, request: InferenceRequest, view: View, room: "_Room") -> Replica:
         """The first one with room in the order of the ring."""
@@ -140,16 +161,18 @@ class _Room:
         self._now = view.now
         self._among = frozenset(candidates) if len(candidates) < len(view.replicas) else None
 
-    def has(self, replica: Replica, factor: float) -> bool:
-        """Whether it can take this request and stay within `factor` times the mean."""
+    def has(self, replica: Replica, factor: float, chance: float = 0.0) -> bool:
+        """Whether it can take this request and stay within `factor` times the mean, and `chance` standard
+        deviations."""
         if self._among is not None and replica not in self._among:
             return False
         load = replica.load(self._now)
-        return load < FREE or load < factor * self._mean * replica.share(self._now)
+        return load < FREE or load < self.limit(replica, factor, chance)
 
-    def limit(self, replica: Replica, factor: float) -> float:
+    def limit(self, replica: Replica, factor: float, chance: float = 0.0) -> float:
         """The load from which on it has no room for one more."""
-        return max(FREE, factor * self._mean * replica.share(self._now))
+        even = self._mean * replica.share(self._now)
+        return max(FREE, factor * even + chance * sqrt(even))
 
     def is_crowded(self, replica: Replica) -> bool:
         """Whether it is for its load that it has no room, not for being out of order or tried already."""

@@ -58,7 +58,7 @@ async def test_the_same_image_of_megabytes_meets_the_same_replica(start_router: 
     """H73"""
     replicas = [FakeReplica(name=f"b{number}") for number in range(4)]
     router = await start_router(*replicas, policy="prefix-hash")
-    homes = set()
+    homes: set[str | None] = set()
     for letter in "ABCDEFGH":
         picture = image("data:image/png;base64," + "A" * 5_000_000 + letter)
         fields = {"model": "m1", "messages": [said("user", [{"type": "text", "text": "what?"}, picture])]}

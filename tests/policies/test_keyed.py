@@ -8,7 +8,7 @@ import pytest
 
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, View
+from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, View
 from replicarouter.policies.keyed import Keyed
 from replicarouter.policies.session import Session
 from replicarouter.settings import PolicyOptions
@@ -41,6 +41,12 @@ class Scene:
         assert chosen in candidates
         self.policy.sent(request, chosen, self.now)
         return chosen, request.affinity
+
+    def end(self, key: int, replica: Replica) -> None:
+        """One request of the key has ended."""
+        request = a_request()
+        request.session = key
+        self.policy.finished(request, replica, Ending("ok"), self.now)
 
     def begin(self, key: int | None) -> tuple[Replica, str]:
         """One request that goes on."""
@@ -121,6 +127,30 @@ def test_a_key_that_was_seen_leaves_its_replica_only_above_the_bound(
     assert scene.ask(1)[1] == affinity
     scene.load_all(mean)
     assert scene.ask(1) == (home, HIT)
+
+
+@pytest.mark.parametrize(
+    ("own", "running", "affinity"),
+    [(12, False, HIT), (12, True, SPILL), (24, False, SPILL)],
+)
+def test_a_key_with_nothing_running_is_given_more_for_chance(
+    scene: Scene, own: int, running: bool, affinity: str
+) -> None:
+    home, _ = scene.ask(1)
+    if not running:
+        scene.end(1, home)
+    scene.load_all(8, home, own)
+
+    assert scene.ask(1)[1] == affinity
+
+
+def test_nothing_is_kept_of_what_has_ended(scene: Scene) -> None:
+    for _ in range(3):
+        home, _ = scene.ask(1)
+    for _ in range(3):
+        scene.end(1, home)
+
+    assert not scene.policy._running
 
 
 @pytest.mark.parametrize(("own", "stays"), [(23, True), (24, False)])  # 1.125 x (83 + 1) / 4 = 23.6

@@ -14,6 +14,7 @@ from replicarouter.policies.prefix_index import (
     BYTES_PER_HOLDING,
     HALVING,
     LEAST_POPULAR,
+    SHARED_BY,
     Found,
     PrefixIndex,
     bits,
@@ -93,30 +94,53 @@ def test_a_replica_that_lost_its_cache_or_left_holds_nothing() -> None:
     assert index.held(1, prompt(1, 2)) == 0
 
 
-def test_what_an_even_share_of_requests_has_is_popular() -> None:
+def test_what_many_conversations_begin_with_is_popular() -> None:
     index = an_index(4)
     for user in range(60):
         index.note(user % 4, prompt(0, 0, user, 1))
 
     found = index.find(prompt(0, 0, 7, 1))
-    assert found.popular == 2
+    assert found.popular == found.shared == 2
     assert longest(found) == {7 % 4: 4}
 
 
-def test_a_few_turns_of_one_conversation_are_not_popular() -> None:
-    index = an_index(64)
-    for _ in range(LEAST_POPULAR):
-        index.note(0, prompt(5, 6))
+def test_a_conversation_may_go_on_for_long_without_being_popular() -> None:
+    index = an_index(4)
+    history = [1]
+    for turn in range(100):
+        history += [turn, turn]
+        index.note(0, prompt(*history))
+        index.note(0, prompt(*history))
 
+    assert index.find(prompt(*history)).shared == 0
+
+
+def test_what_few_conversations_share_is_shared_and_not_popular() -> None:
+    index = an_index(4)
+    for user in range(200):
+        index.note(user % 4, prompt(user))
+    for user in range(SHARED_BY + 2):
+        index.note(0, prompt(-1, -1, user))
+
+    found = index.find(prompt(-1, -1, 0))
+    assert (found.popular, found.shared) == (0, 2)
+    assert longest(found) == {0: 3}
+
+
+def test_a_few_tries_of_the_same_are_no_crowd_however_large_the_fleet() -> None:
+    index = an_index(1000)
+    for user in range(LEAST_POPULAR):
+        index.note(0, prompt(5, 6, user))
     assert index.find(prompt(5, 6)).popular == 0
-    index.note(0, prompt(5, 6))
+
+    index.note(0, prompt(5, 6, -1))
     assert index.find(prompt(5, 6)).popular == 2
 
 
 def test_what_was_popular_is_forgotten() -> None:
     index = an_index(2, capacity=10**6)
-    for _ in range(HALVING):
-        index.note(0, prompt(1, 2))
+    for user in range(HALVING):
+        index.note(0, prompt(1, 2, user))
     assert index.find(prompt(1, 2)).popular == 2
 
     for user in range(4 * HALVING):

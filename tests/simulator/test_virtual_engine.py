@@ -210,6 +210,7 @@ def test_arrival_at_the_end_of_a_step_joins_the_next() -> None:
     first, second = Sequence(prompt_tokens=4, limit=100), Sequence(prompt_tokens=4, limit=1)
     engine.submit(first, 0.0)
     arrival = (64 + 4) * TICK + 10 * 64 * TICK
+    engine.advance(arrival)
     engine.submit(second, arrival)
     engine.advance(100.0)
     assert second.admitted == arrival
