@@ -81,6 +81,7 @@ class Router:
         self.fleet = Fleet(settings.replicas, self.ledger, most=most)
         self.metrics = Metrics()
         self._decisions = Decisions(settings.policy_options.decisions_per_second)
+        self._desks = Desks(policy_plan(settings), self.metrics, self._decisions)
         self._clock = clock
         self._body_memory = BodyMemory(settings.max_buffered_bytes)
         self.health = Health(self.fleet, settings, clock)
@@ -98,6 +99,7 @@ class Router:
             connector_limit=settings.connector.limit,
             scrape_interval=settings.scrape.interval,
             reloaded=lambda: self.reloaded,
+            memories=self._desks.remembered,
         )
         registry = CollectorRegistry()
         registry.register(RouterCollector(self.sources))
@@ -280,7 +282,7 @@ class Router:
         settings = self.settings
         self._admission = admission = Admission(
             self.ledger,
-            Desks(policy_plan(settings), self.metrics, self._decisions),
+            self._desks,
             rules=QueueRules.of(settings.admission),
             clock=self._clock,
             random=Random(),

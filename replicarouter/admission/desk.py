@@ -9,7 +9,7 @@ from replicarouter.admission.shadow import Advice, Shadow, Tallies
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Ending, Policy, View
+from replicarouter.policies.base import Ending, Policy, Remembered, View
 from replicarouter.protocol.request import InferenceRequest, Needs
 
 
@@ -136,6 +136,10 @@ class Desks:
             if not told_the_same or shadow != (desk.shadow and desk.shadow.name):
                 desk.place_shadow(self._make_shadow(shadow))
         return changed
+
+    def remembered(self) -> Mapping[str, Remembered]:
+        """How much the policy of each model's pool remembers."""
+        return {model: desk.policy.remembered() for model, desk in self._desks.items()}
 
     def removed(self, replica: Replica) -> None:
         """`replica` has left the fleet."""

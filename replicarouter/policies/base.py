@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.request import InferenceRequest, Needs
@@ -31,7 +31,7 @@ class View:
     trial after an ejection that is one request at a time), not yet tried by this request; those that are
     cooling off are left out as long as others remain. Load is compared per `Replica.share(now)`, which is
     the weight, or less while a replica starts slowly. `now` is in seconds on the router's clock; `waited`
-    is for how many seconds this request has been queued.
+    is for how many seconds this request has been queued; infinite: it must not be held any more.
 
     The list `replicas` is replaced when its members change, and never changed in place after that."""
 
@@ -60,6 +60,16 @@ class Ending:
     prompt_tokens: int = 0
     cached_tokens: int | None = None
     completion_tokens: int = 0
+
+
+class Remembered(NamedTuple):
+    """How much a policy remembers: entries, the bytes they take, and how many were dropped because the
+    replica's cache has no room for them (`outlived`) or because of the policy's own bound (`cut`)."""
+
+    entries: int = 0
+    bytes: int = 0
+    outlived: int = 0
+    cut: int = 0
 
 
 Figures = Mapping[str, Mapping[str, float]]
@@ -98,6 +108,9 @@ class Policy(Protocol):
     def removed(self, replica: Replica) -> None:
         """`replica` has left the pool: forget it."""
 
+    def remembered(self) -> Remembered:
+        """How much it remembers now."""
+
 
 class Forgetful:
     """What policies have in common that look at load alone and learn nothing."""
@@ -126,3 +139,7 @@ class Forgetful:
 
     def removed(self, replica: Replica) -> None:
         """Nothing to forget."""
+
+    def remembered(self) -> Remembered:
+        """Nothing."""
+        return Remembered()

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from replicarouter.fleet.replica import Replica
 
 MOST_KEYS = 65_536
-"""Keys that are remembered: about 11 MB for each pool that sees as many."""
+"""Keys that are remembered for each pool."""
+
+BYTES_PER_KEY = 250
+"""Memory of one key and its place at most, on CPython 3.11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +24,12 @@ class Place:
 class KeyMemory:
     """The key that was not used for longest is forgotten first."""
 
-    __slots__ = ("_most", "_places")
+    __slots__ = ("_most", "_places", "forgotten")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._places: OrderedDict[int, Place] = OrderedDict()
+        self.forgotten = 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -45,3 +49,4 @@ class KeyMemory:
         places.move_to_end(key)
         if len(places) > self._most:
             places.popitem(last=False)
+            self.forgotten += 1

@@ -7,10 +7,21 @@ from math import sqrt
 from typing import ClassVar, Self
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Forgetful, View
+from replicarouter.policies.base import (
+    HIT,
+    NEW,
+    NONE,
+    REHASH,
+    SPILL,
+    Ending,
+    Figures,
+    Forgetful,
+    Remembered,
+    View,
+)
 from replicarouter.policies.crowd import Crowd
 from replicarouter.policies.hash_ring import HashRing
-from replicarouter.policies.key_memory import MOST_KEYS, KeyMemory
+from replicarouter.policies.key_memory import BYTES_PER_KEY, MOST_KEYS, KeyMemory
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.settings import PolicyOptions
@@ -140,6 +151,11 @@ class Keyed(Forgetful, ABC):
             self._running[key] = left
         else:
             self._running.pop(key, None)
+
+    def remembered(self) -> Remembered:
+        """The places of keys."""
+        memory = self._memory
+        return Remembered(len(memory), BYTES_PER_KEY * len(memory), cut=memory.forgotten)
 
     def _elsewhere(self, key: int, request: InferenceRequest, view: View, room: "_Room") -> Replica:
         """The first one with room in the order of the ring."""

@@ -31,8 +31,9 @@ class Tokens:
         self._learned = False
 
     def learn(self, characters: int, tokens: int) -> None:
-        """A prompt of so many characters had so many tokens; none means that nobody said."""
-        if tokens <= 0 or characters < LEAST_CHARACTERS:
+        """A prompt of so many characters had so many tokens; none means that nobody said. More than it has
+        characters are not believed: of a very long prompt not all are counted."""
+        if tokens <= 0 or characters < LEAST_CHARACTERS or tokens > characters:
             return
         ratio = tokens / characters
         self.per_character += (ratio - self.per_character) * (_RATIO_GAIN if self._learned else 1.0)

@@ -1,27 +1,14 @@
-"""Where a prompt's beginning is cached already, unless it would wait there for longer than it is worth.
-
-For each replica an index remembers the prompts it was sent (`PrefixIndex`). What a prompt finds there is
-worth the more the busier the pool is: a prefix that is computed twice takes capacity from everybody, and a
-conversation that moves leaves its history behind on two replicas. What many share earns nothing: every
-replica has it, or will have it soon, and it would draw all traffic to one. Compared are tokens:
-
-    cost = backlog + REQUEST x outstanding - (1 + STAY) x earned - BUSY x mean cost, if anything is earned
-
-with `earned` the tokens found beyond the popular ones. The least cost gets the request, which is that of
-the least loaded replica when nothing is found. The constants were chosen by replaying public traces and
-generated workloads (`replicarouter bench replay`); the discount is our own, the rest is akin to the cost
-rules of Dynamo's router and Preble's E2 (V. Srivatsa et al., 2024).
-"""
+"""Where a prompt's beginning is cached already, unless it would wait there for longer than it is worth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import add, itemgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.backlog import Backlog
-from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, View, Wait
+from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Remembered, View, Wait
 from replicarouter.policies.crowd import Crowd
 from replicarouter.policies.prefill import Speed, Tokens
 from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
@@ -75,8 +62,38 @@ class Flight:
     began_at: float = 0.0
 
 
+class Worth(NamedTuple):
+    """What leading blocks that are found are worth, in tokens: `block` for each beyond the `popular` ones,
+    and `stay` more for each beyond the `shared` ones."""
+
+    block: float
+    stay: float
+    popular: int
+    shared: int
+
+    def of(self, depth: int) -> float:
+        """What so many are worth."""
+        return self.block * max(0, depth - self.popular) + self.stay * max(0, depth - self.shared)
+
+
 class PrefixCache:
-    """One pool's. All amounts are in tokens as learned from `usage`, all times in seconds."""
+    """One pool's policy. For each replica an index remembers the prompts it was sent, and the request goes
+    to the replica with the least cost, in tokens to be computed:
+
+        backlog + REQUEST_SECONDS x speed x outstanding - found - (STAY x own + BUSY x mean cost x own share)
+
+    - `found` are the leading tokens that the replica has, without those that are popular: what everybody
+      begins with is everywhere, or soon will be, and would draw all traffic to one replica.
+    - `own` are those of them that no other conversation has, and `own share` is their part of what the
+      prompt has for itself. A conversation that moves leaves its history on two replicas and will come
+      back; what several conversations share, each of them may as well take along.
+    - Where nothing is found, the least loaded replica gets the request.
+
+    Tokens are learned from the `usage` of answers, the speed from TTFT and uncached tokens. The constants
+    were chosen by replaying public traces and generated workloads (`replicarouter bench replay`). Cost
+    rules of this kind: Dynamo's KV router, and Preble's E2 (V. Srivatsa et al., 2024); the parts for the
+    popular and for the own are ours.
+    """
 
     needs: ClassVar[Needs] = Needs.BLOCKS
     learns: ClassVar[bool] = True
@@ -109,39 +126,37 @@ class PrefixCache:
         if not found.steps:
             request.affinity = NEW if request.blocks else NONE
             return self._chosen(request, view, index)
-        place, depth, away = self._best(
-            found, costs, costs[index], self._per_block(request), len(request.blocks)
-        )
+        worth = self._worth(found, costs, request)
+        place, depth, away = self._best(found, costs, costs[index], worth)
         if depth:
             self._start = place + 1
             request.affinity = HIT
             request.found = depth * request.block_characters
             return view.candidates[place]
-        if away is not None:
-            wait = self._worth_waiting(away, request, found, view)
+        if away:
+            wait = self._worth_waiting(found, worth, view)
             if wait is not None:
                 return wait
-        request.affinity = SPILL if away is None else REHASH
+        request.affinity = REHASH if away else SPILL
         return self._chosen(request, view, index)
 
     def explain(self, request: InferenceRequest, view: View) -> Figures:
-        """The cost of each and what it is made of, in tokens."""
+        """The cost of each and what it is made of, in tokens; `outstanding` in requests."""
         found = self.index.find(request.blocks)
         costs = self._costs(view)
-        mean = sum(costs) / len(costs)
-        per_block = self._per_block(request)
+        worth = self._worth(found, costs, request)
         figures = {}
         for replica, load in zip(view.candidates, costs, strict=True):
             member = self._members.get(replica)
             depth = 0 if member is None else self.index.held(member.slot, request.blocks)
-            earned = max(0, depth - found.popular) * per_block
             figures[replica.name] = {
                 "outstanding": replica.load(view.now),
                 "backlog": 0.0 if member is None else self._backlog.waiting[member.slot],
-                "cached": depth * per_block,
-                "popular": min(depth, found.popular) * per_block,
+                "cached": depth * worth.block,
+                "popular": min(depth, worth.popular) * worth.block,
+                "own": max(0, depth - worth.shared) * worth.block,
                 "load": load,
-                "cost": load - (1 + STAY) * earned - (BUSY * mean if earned else 0.0),
+                "cost": load - worth.of(depth),
             }
         return figures
 
@@ -200,6 +215,11 @@ class PrefixCache:
             if flight.member is member:
                 flight.tokens = 0.0
 
+    def remembered(self) -> Remembered:
+        """The index."""
+        index = self.index
+        return Remembered(index.entries, index.bytes, index.evicted, index.cut)
+
     # Costs
 
     def _costs(self, view: View) -> list[float]:
@@ -211,27 +231,23 @@ class PrefixCache:
         # For a thousand replicas this takes half as long as a comprehension.
         return list(map(add, self._read(self._backlog.weights), map(request.__mul__, loads)))
 
-    def _per_block(self, request: InferenceRequest) -> float:
-        """Tokens in a block."""
-        return request.block_characters * self._tokens.per_character
+    def _worth(self, found: Found, costs: list[float], request: InferenceRequest) -> "Worth":
+        """What it is worth to find so many leading blocks of a prompt."""
+        block = request.block_characters * self._tokens.per_character
+        own = max(1, len(request.blocks) - found.shared)
+        stay = STAY * block + BUSY * sum(costs) / len(costs) / own
+        return Worth(block, stay, found.popular, found.shared)
 
-    def _best(
-        self, found: Found, costs: list[float], least: float, per_block: float, total: int
-    ) -> tuple[int, int, int | None]:
+    def _best(self, found: Found, costs: list[float], least: float, worth: "Worth") -> tuple[int, int, bool]:
         """The candidate that holds something of the prompt and costs `least` or less: its place and its
-        leading blocks, 0 if there is none. Last, the slot of the replica with most of the prompt, if no
-        candidate holds any of it."""
-        popular, shared = found.popular, found.shared
-        stay = STAY * per_block + BUSY * sum(costs) / len(costs) / max(1, total - shared)
+        leading blocks, 0 if there is none. Last, whether no candidate holds anything."""
         places, examined = self._places, 0
         best, chosen, matched = least, 0, 0
-        away: int | None = None
         for depth, holders in found.steps:
-            earned = per_block * (depth - popular) + stay * max(0, depth - shared)
+            earned = worth.of(depth)
             for slot in bits(holders):
                 place = places.get(slot)
                 if place is None:
-                    away = slot if away is None else away
                     continue
                 examined += 1
                 cost = costs[place] - earned
@@ -239,7 +255,7 @@ class PrefixCache:
                     best, chosen, matched = cost, place, depth
             if examined >= MOST_EXAMINED:
                 break
-        return chosen, matched, away if not examined else None
+        return chosen, matched, not examined
 
     def _chosen(self, request: InferenceRequest, view: View, index: int) -> Replica:
         """The least loaded one, and what it happens to have of the prompt."""
@@ -269,16 +285,17 @@ class PrefixCache:
         self._read = itemgetter(*slots) if len(slots) > 1 else itemgetter(slice(slots[0], slots[0] + 1))
         self._candidates = [*candidates]
 
-    def _worth_waiting(self, slot: int, request: InferenceRequest, found: Found, view: View) -> Wait | None:
-        """Whether the replica in `slot`, which is no candidate, is merely full and worth the wait for its
-        next free place: on average the time of a request by their number there."""
-        member = self._by_slot[slot]
+    def _worth_waiting(self, found: Found, worth: "Worth", view: View) -> Wait | None:
+        """Whether the replica with most of the prompt, which is no candidate, is merely full and worth the
+        wait for its next free place: on average the time of a request by their number there."""
+        depth, holders = found.steps[0]
+        member = self._by_slot[next(bits(holders))]
         if member is None:
             return None
         replica = member.replica
         if replica.state is not State.READY or replica.has_room:
             return None
-        saved = (found.steps[0][0] - found.popular) * self._per_block(request) / self._speed.tokens_per_second
+        saved = (depth - worth.popular) * worth.block / self._speed.tokens_per_second
         left = saved - view.waited
         if left <= 0 or self._seconds / max(1, replica.outstanding) > left:
             return None

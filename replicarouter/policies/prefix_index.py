@@ -1,11 +1,4 @@
-"""What each replica of a pool has in its prefix cache, as far as can be told from what it was sent.
-
-A block is known by its chained hash, so that equal hashes mean equal prefixes, and whoever holds a block
-holds all those before it. For each block one bit a replica says who holds it, and for each replica an LRU
-list says which blocks it would drop next. Prompts are touched from their tail to their head, as engines
-release them: tails go first, and the rule above stays true. So whatever is asked of a prompt's blocks is
-true up to one of them and false behind it, and is found by halving.
-"""
+"""What each replica of a pool has in its prefix cache, as far as can be told from what it was sent."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -63,8 +56,15 @@ NOTHING = Found((), 0, 0)
 
 
 class PrefixIndex:
-    """The index of one pool; replicas are small numbers, the slots. At most `most_bytes` in all, shared
-    equally between the replicas."""
+    """The index of one pool; replicas are small numbers, the slots. It takes at most `most_bytes`, shared
+    equally between the replicas.
+
+    A block is known by its chained hash, so that equal hashes mean equal prefixes, and whoever holds a block
+    holds all those before it. For each block one bit a replica says who holds it, and for each replica an
+    LRU list says which blocks it would drop next. Prompts are touched from their tail to their head, as
+    engines release them: tails go first, and the rule above stays true. So whatever is asked of a prompt's
+    blocks is true up to one of them and false behind it, and is found by halving.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -85,7 +85,12 @@ class PrefixIndex:
     @property
     def bytes(self) -> int:
         """Memory in use, by the measured costs."""
-        return BYTES_PER_BLOCK * len(self._blocks) + BYTES_PER_HOLDING * sum(map(len, self._held))
+        return BYTES_PER_BLOCK * len(self._blocks) + BYTES_PER_HOLDING * self.entries
+
+    @property
+    def entries(self) -> int:
+        """Blocks of all replicas."""
+        return sum(map(len, self._held))
 
     def blocks_of(self, slot: int) -> int:
         """How many blocks this replica is taken to hold."""

@@ -1,8 +1,9 @@
 """Everything as Prometheus metrics, read when somebody scrapes. Names and labels are the contract's."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -22,6 +23,20 @@ PREFIX = "replicarouter_"
 REPLICA_STAGES = (Stage.CONNECTING, Stage.SENT, Stage.STREAMING)
 
 
+class Memory(Protocol):
+    """How much a policy remembers: entries, their bytes, and how many it dropped because replicas cannot
+    have them any more or for its own bound."""
+
+    @property
+    def entries(self) -> int: ...  # noqa: D102
+    @property
+    def bytes(self) -> int: ...  # noqa: D102
+    @property
+    def outlived(self) -> int: ...  # noqa: D102
+    @property
+    def cut(self) -> int: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """What the collector reads from."""
@@ -35,6 +50,7 @@ class Sources:
     connector_limit: int
     scrape_interval: float
     reloaded: Callable[[], bool] = lambda: True
+    memories: Callable[[], Mapping[str, Memory]] = dict
 
     @property
     def fresh(self) -> float:
@@ -211,6 +227,29 @@ class RouterCollector(Collector):
             ),
         ):
             yield _counter(name, text, labels, counter)
+        memories = self._sources.memories().items()
+        yield _gauge(
+            "affinity_memory_entries",
+            "Keys, or blocks of prompts, that the policy remembers.",
+            ["model"],
+            [((model,), float(memory.entries)) for model, memory in memories],
+        )
+        yield _gauge(
+            "affinity_memory_bytes",
+            "What they take.",
+            ["model"],
+            [((model,), float(memory.bytes)) for model, memory in memories],
+        )
+        yield _counter(
+            "affinity_forgotten",
+            "Of them, dropped: for a replica's capacity, or for the policy's own bound.",
+            ["model", "reason"],
+            [
+                ((model, reason), float(count))
+                for model, memory in memories
+                for reason, count in (("capacity", memory.outlived), ("bound", memory.cut))
+            ],
+        )
 
     def _router(self) -> Iterator[Metric]:
         sources = self._sources

@@ -1,6 +1,9 @@
 """Where keys were placed, within bounds."""
 
-from replicarouter.policies.key_memory import KeyMemory
+import sys
+import tracemalloc
+
+from replicarouter.policies.key_memory import BYTES_PER_KEY, KeyMemory
 from tests.scene import a_replica
 
 
@@ -30,3 +33,26 @@ def test_the_key_that_was_not_used_for_longest_is_forgotten_first() -> None:
 
     assert [key for key in (1, 2, 3, 4) if memory.find(key)] == [1, 2, 4]
     assert len(memory) == 3
+
+
+def test_what_is_forgotten_is_counted() -> None:
+    memory, replica = KeyMemory(10), a_replica("a")
+    for key in range(25):
+        memory.put(key, replica)
+
+    assert len(memory) == 10
+    assert memory.forgotten == 15
+
+
+def test_a_key_takes_no_more_than_is_said() -> None:
+    replica, keys = a_replica("a"), [(number * 2654435761) << 28 for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        memory = KeyMemory(len(keys))
+        for key in keys:
+            memory.put(key, replica)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert taken + len(keys) * sys.getsizeof(keys[-1]) <= BYTES_PER_KEY * len(keys)

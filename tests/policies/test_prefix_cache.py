@@ -52,9 +52,9 @@ class Scene:
         ending = Ending("ok", request.characters // 4, cached, 10)
         self.policy.finished(request, replica, ending, self.now)
 
-    def serve(self, request: InferenceRequest, **how: float) -> Replica:
+    def serve(self, request: InferenceRequest, *, ttft: float = 0.1, cached: int | None = None) -> Replica:
         replica = self.send(request)
-        self.end(request, replica, **how)
+        self.end(request, replica, ttft=ttft, cached=cached)
         return replica
 
 

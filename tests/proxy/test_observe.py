@@ -157,9 +157,7 @@ def test_the_end_of_an_event_is_seen_however_it_was_cut(parts: tuple[bytes, ...]
 def test_the_id_of_a_stored_response_is_learned_once() -> None:
     learned: list[str] = []
     exchange = an_exchange(model="m1", replica="a", head_at=1000.0)
-    observer = StoredResponseObserver(
-        exchange, HandClock(), Metrics(), stream=True, learn=learned.append
-    )
+    observer = StoredResponseObserver(exchange, HandClock(), Metrics(), stream=True, learn=learned.append)
     parts = [b'event: response.created\ndata: {"response":{"id":"re', b'sp_7"}}\n\n', b'{"id":"resp_8"}']
     for part in parts:
         observer.chunk(part)

@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.fleet.registry import Fleet
+from replicarouter.policies.base import Remembered
 from replicarouter.telemetry.collector import RouterCollector, Sources
 from replicarouter.telemetry.metrics import Metrics
 from tests.scene import HandClock, a_fleet
@@ -35,6 +36,7 @@ class Watched:
             version="9.9",
             connector_limit=2048,
             scrape_interval=INTERVAL,
+            memories=lambda: {"m1": Remembered(10, 2000, 3, 4)},
         )
 
     def page(self) -> str:

@@ -48,6 +48,9 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "shed": (C, {"reason"}),
     "client_gone": (C, {"stage"}),
     "affinity": (C, {"policy", "result"}),
+    "affinity_memory_entries": (G, {"model"}),
+    "affinity_memory_bytes": (G, {"model"}),
+    "affinity_forgotten": (C, {"model", "reason"}),
     "affinity_cached_characters": (C, {"policy"}),
     "shadow": (C, {"policy", "result"}),
     "shadow_choices": (C, {"policy", "result"}),
@@ -67,7 +70,9 @@ LABELS = {
 INFO = {"build_info": {"version"}, "engine_info": {"version", "engine"}}
 """Labels that stand on information gauges only."""
 
-WITHOUT_UNIT = re.compile(r".*_(length|weight|state|limit|limited|info|success|missing|waiting|running)")
+WITHOUT_UNIT = re.compile(
+    r".*_(length|weight|state|limit|limited|info|success|missing|waiting|running|entries)"
+)
 
 
 @pytest.fixture
@@ -335,3 +340,10 @@ def test_what_an_engine_does_not_say_is_not_made_up(watched: Watched) -> None:
 @pytest.mark.parametrize("text", ['quote"', "back\\slash", "line\nbreak", "ü🙂", "a{b}", ""])
 def test_any_text_can_be_a_model(watch: Callable[..., Watched], text: str) -> None:
     assert watch(a_fleet("a", models=(text,))).samples("requests_queued") == {(text,): 0}
+
+
+def test_what_policies_remember_is_told_for_each_model(watched: Watched) -> None:
+    assert watched.samples("affinity_memory_entries") == {("m1",): 10}
+    assert watched.samples("affinity_memory_bytes") == {("m1",): 2000}
+    forgotten = {("m1", "capacity"): 3, ("m1", "bound"): 4}
+    assert watched.samples("affinity_forgotten_total") == forgotten
