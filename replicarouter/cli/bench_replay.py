@@ -29,7 +29,7 @@ from replicarouter.simulator import DEFAULT_PROFILE, PROFILES
 KV_TOKENS = 614_400
 """Tokens that a replica's KV cache holds unless blocks are given: 1,200 blocks of 512."""
 
-WIDE = 200
+WIDE = 260
 """Columns of the table where the output is no terminal."""
 
 _REPLAY = """\

@@ -41,10 +41,12 @@ class Figures:
     """Of one replay, over the `requests` that are counted of all that were `replayed`. They came within
     `seconds`, and the last of them was answered `drained` seconds after the first could come.
 
-    `hit_ratio` is cached over all prompt tokens. `itl` has the mean gap of each answer, `gap` all gaps
-    pooled (to half a per cent). `goodput` is how many came in a second that got a good answer,
-    `good_share` their share of all; `output_tokens_per_second` is over `drained`. `uncached_imbalance` and
-    `request_imbalance` are the busiest replica over the mean. `wall` is how long the computing took.
+    `hit_ratio` is cached over all prompt tokens. `recall` is the share of the cached tokens that the policy
+    knew of, None where it knows of none; `remembered` the most bytes it took to know, `cut` how much it
+    forgot for its own bound. `itl` has the mean gap of each answer, `gap` all gaps pooled (to half a per
+    cent). `goodput` is how many came in a second that got a good answer, `good_share` their share of all;
+    `output_tokens_per_second` is over `drained`. `uncached_imbalance` and `request_imbalance` are the
+    busiest replica over the mean. `wall` is how long the computing took.
     """
 
     replayed: int
@@ -52,6 +54,9 @@ class Figures:
     answered: int
     refused_share: float
     hit_ratio: float
+    recall: float | None
+    remembered: int
+    cut: int
     uncached_imbalance: float
     request_imbalance: float
     ttft: Percentiles
@@ -79,6 +84,9 @@ class Figures:
             answered=tally.answered,
             refused_share=tally.refused / tally.requests if tally.requests else 0.0,
             hit_ratio=tally.hit_ratio,
+            recall=tally.recall,
+            remembered=tally.remembered,
+            cut=tally.cut,
             uncached_imbalance=imbalance(tally.uncached),
             request_imbalance=imbalance(tally.given),
             ttft=Percentiles.of(tally.ttft),

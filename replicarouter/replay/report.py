@@ -27,6 +27,8 @@ class Column:
 
 UNTIMED_COLUMNS = (
     Column("hits %", lambda one: 100 * one.hit_ratio, "{:.1f}", spread=True),
+    Column("known %", lambda one: None if one.recall is None else 100 * one.recall, "{:.1f}"),
+    Column("in MiB", lambda one: one.remembered / 2**20 or None, "{:.1f}"),
     Column("uncached max/mean", lambda one: one.uncached_imbalance, "{:.2f}", spread=True),
     Column("requests max/mean", lambda one: one.request_imbalance, "{:.2f}", spread=True),
     Column("replayed /s", lambda one: one.replayed / one.wall if one.wall else None, "{:,.0f}"),
@@ -36,6 +38,8 @@ TIMED_COLUMNS = (
     Column("good %", lambda one: 100 * one.good_share, "{:.1f}", spread=True),
     Column("goodput /s", lambda one: one.goodput, "{:.2f}"),
     Column("hits %", lambda one: 100 * one.hit_ratio, "{:.1f}"),
+    Column("known %", lambda one: None if one.recall is None else 100 * one.recall, "{:.1f}"),
+    Column("in MiB", lambda one: one.remembered / 2**20 or None, "{:.1f}"),
     Column("TTFT p50 s", lambda one: one.ttft.p50, "{:.3f}"),
     Column("p90", lambda one: one.ttft.p90, "{:.3f}"),
     Column("p99", lambda one: one.ttft.p99, "{:.3f}"),

@@ -3,6 +3,7 @@
 from array import array
 from dataclasses import dataclass, field
 
+from replicarouter.policies.base import Policy
 from replicarouter.replay.gaps import gap_histogram
 from replicarouter.simulator.measures import Histogram
 
@@ -18,6 +19,9 @@ class Tally:
     Counted are the requests that came between `began` and `closed`; all others were replayed, too
     (`replayed`). `ended` is when the last counted one had its answer.
 
+    `expected_tokens` are those of the cached ones that the policy knew of, `remembered` the most bytes that
+    it was seen to take for what it remembers, `cut` what it dropped to stay within its own bound.
+
     `uncached` (tokens in the timed replay, blocks in the untimed one) and `given` are by replica.
     """
 
@@ -28,7 +32,10 @@ class Tally:
     refused: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    expected_tokens: int = 0
     output_tokens: int = 0
+    remembered: int = 0
+    cut: int = 0
     preemptions: int = 0
     began: float = 0.0
     closed: float = 0.0
@@ -49,6 +56,17 @@ class Tally:
     def hit_ratio(self) -> float:
         """Cached over all prompt tokens."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def recall(self) -> float | None:
+        """What the policy knew of the cached tokens; None where it knows of none."""
+        return self.expected_tokens / self.cached_tokens if self.expected_tokens else None
+
+    def look_at(self, policy: Policy) -> None:
+        """See how much the policy remembers."""
+        memory = policy.remembered()
+        self.remembered = max(self.remembered, memory.bytes)
+        self.cut = memory.cut
 
     @property
     def seconds(self) -> float:

@@ -20,6 +20,9 @@ from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.profiles import DEFAULT_PROFILE, PROFILES
 from replicarouter.simulator.virtual_engine import VirtualEngine
 
+LOOK_EVERY = 1024
+"""Requests between two looks at how much the policy remembers."""
+
 
 class ReplayError(Exception):
     """The replay cannot go on; the message says why."""
@@ -95,6 +98,7 @@ class Timed:
             now, _, act, what = pop(heap)
             act(what, now)
         tally.preemptions = self._measures.preemptions
+        tally.look_at(self._policy)
         if not self._steady:
             tally.closed = self._latest
         return tally
@@ -142,6 +146,8 @@ class Timed:
         turn, turns = what
         job = Job(turn, turns, self._demand.block_tokens, now)
         self._tally.replayed += 1
+        if self._tally.replayed % LOOK_EVERY == 0:
+            self._tally.look_at(self._policy)
         self._latest = now
         job.counted = self._tally.began <= now <= self._tally.closed
         self._tally.requests += job.counted
@@ -244,11 +250,14 @@ class Timed:
         tally.answered += 1
         tally.prompt_tokens += job.prompt_tokens
         tally.cached_tokens += job.cached_tokens
+        request = job.request
+        found = request.found * self._demand.block_tokens // request.block_characters
+        tally.expected_tokens += min(found, job.cached_tokens)
         tally.output_tokens += job.limit
         tally.uncached[self._fleet.numbers[replica]] += job.prompt_tokens - job.cached_tokens
         tally.ended = max(tally.ended, job.ended)
         tally.ttft.append(job.first_token - job.came)
         gaps = job.limit - 1
         tally.itl.append((job.ended - job.first_token) / gaps if gaps else NO_ITL)
-        how = job.request.affinity
+        how = request.affinity
         tally.affinity[how] = tally.affinity.get(how, 0) + 1

@@ -71,6 +71,7 @@ class Untimed:
             self._send(turn, random, tally)
         while self._flights:
             self._land()
+        tally.look_at(self._policy)
         tally.closed = tally.ended = self._now
         return tally
 
@@ -101,6 +102,8 @@ class Untimed:
         tally.answered += 1
         tally.prompt_tokens += len(turn.blocks) * block_tokens
         tally.cached_tokens += hit * block_tokens
+        found = request.found * block_tokens // request.block_characters
+        tally.expected_tokens += min(found, hit * block_tokens)
         tally.output_tokens += turn.output_tokens
         tally.given[number] += 1
         tally.uncached[number] += len(turn.blocks) - hit

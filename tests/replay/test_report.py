@@ -25,7 +25,7 @@ RUNS = [
 
 
 def shown(runs: list[Run], *, timed: bool = True) -> str:
-    console = Console(file=io.StringIO(), width=220)
+    console = Console(file=io.StringIO(), width=260)
     for table in tables(runs, timed=timed):
         console.print(table)
     assert isinstance(console.file, io.StringIO)

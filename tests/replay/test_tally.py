@@ -18,3 +18,8 @@ def test_hits_are_a_share_of_all_prompt_tokens() -> None:
 
 def test_the_time_is_that_in_which_counted_requests_came() -> None:
     assert Tally(1, began=2.0, closed=5.0, ended=9.0).seconds == 3.0
+
+
+def test_recall_is_what_the_policy_knew_of_what_was_cached() -> None:
+    assert Tally(1, cached_tokens=50).recall is None
+    assert Tally(1, cached_tokens=50, expected_tokens=40).recall == 0.8

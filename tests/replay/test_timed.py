@@ -6,6 +6,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies import POLICIES
 from replicarouter.policies.base import Ending, Policy, View
 from replicarouter.policies.least_outstanding import LeastOutstanding
+from replicarouter.policies.prefix_cache import PrefixCache
 from replicarouter.policies.round_robin import RoundRobin
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.replay.baselines import BASELINES
@@ -193,3 +194,19 @@ def test_fewest_outstanding_keeps_up_where_round_robin_piles_up() -> None:
         replay(Script(script), policy, replicas=2) for policy in (RoundRobin(), LeastOutstanding())
     )
     assert max(fewest.itl) < max(in_turn.itl) * 0.8
+
+
+def test_a_small_bound_costs_knowledge_and_holds() -> None:
+    def tally(most_bytes: int) -> Tally:
+        demand = Workload(WORKLOADS["chat"], WorkloadOptions(requests=1500))
+        return Timed(TimedOptions(replicas=4), demand, PrefixCache(most_bytes)).run()
+
+    much, little = tally(2**28), tally(20_000)
+
+    assert much.cut == 0
+    assert little.cut > 0
+    assert 0 < little.remembered <= 20_000 < much.remembered
+    assert much.recall is not None
+    assert much.recall > 0.7
+    assert little.expected_tokens < 0.9 * much.expected_tokens
+    assert little.hit_ratio < much.hit_ratio
