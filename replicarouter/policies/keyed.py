@@ -30,7 +30,7 @@ FREE = 4
 """Outstanding requests that a replica may have whatever the mean is: with few requests the mean says
 nothing."""
 
-CHANCE = 2.0
+CHANCE = 1.0
 """Standard deviations above the bound that a key may find its replica at. Users who pause to think are there
 by chance, which alone makes a count vary by the root of its mean; to send each of them away who comes at a
 crowded moment would part one in ten from its cache, for no lasting imbalance. A key of which something runs

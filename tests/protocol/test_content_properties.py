@@ -103,7 +103,7 @@ def usage_records(draw: st.DrawFn) -> tuple[dict[str, Any], Usage]:
     elif how == "read":
         record["cache_read_input_tokens"] = cached
     keys = draw(st.permutations(sorted(record)))
-    said = Usage(prompt, completion, cached if how in {"details", "read"} else 0)
+    said = Usage(prompt, completion, cached if how in {"details", "read"} else None)
     return {key: record[key] for key in keys}, said
 
 
