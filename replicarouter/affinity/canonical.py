@@ -9,15 +9,8 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from replicarouter.affinity.content import (
-    MARK,
-    MOST_PIECES,
-    add_content,
-    add_item,
-    add_more,
-    as_json,
-    media_text,
-)
+from replicarouter.affinity.content import MARK, add_content, add_item, add_more
+from replicarouter.affinity.pieces import PIECE_COST, Pieces
 from replicarouter.protocol.json_values import Opaque
 
 PROMPT_FIELDS = ("messages", "prompt", "input", "text", "input_ids", "token_ids")
@@ -53,84 +46,88 @@ def canonical_text(fields: Mapping[str, Any]) -> bytes:
     name, prompt = find_prompt(fields)
     if not name:
         return b""
-    pieces: list[str] = []
+    pieces = Pieces()
     add_opening(pieces, fields)
     first = type(prompt[0]) if type(prompt) is list and prompt else None
     if first is int or first is list:
-        return encoded(pieces) + _several(prompt if first is list else [prompt])
+        return pieces.encoded() + _several(prompt if first is list else [prompt], pieces.left)
     add_messages(pieces, name, prompt)
-    return encoded(pieces)
+    return pieces.encoded()
 
 
 def cache_seed(fields: Mapping[str, Any]) -> int:
     """Where the hashes of the prompt begin: engines share nothing between requests whose `cache_salt`
     (vLLM) differs, and neither do these."""
     salt = fields.get("cache_salt")
-    return xxh3_64_intdigest(encoded([salt])) if type(salt) is str and salt else 0
+    return xxh3_64_intdigest(salt.encode("utf-8", "surrogatepass")) if type(salt) is str and salt else 0
 
 
-def encoded(pieces: list[str]) -> bytes:
-    """The pieces as one text in UTF-8; lone surrogates, which JSON may contain, are kept."""
-    return "".join(pieces).encode("utf-8", "surrogatepass")
-
-
-def add_opening(pieces: list[str], fields: Mapping[str, Any]) -> None:
+def add_opening(pieces: Pieces, fields: Mapping[str, Any]) -> None:
     """Append what stands before the messages: tools, instructions, and images sent beside a text."""
     get = fields.get
     for name in _TOOLS:
         value = get(name)
         if value:
-            pieces.append(f"{MARK}{name}\n{as_json(value)}")
+            pieces.add(f"{MARK}{name}\n{pieces.shown(pieces.dumped(value))}")
     for name in _INSTRUCTIONS:
         value = get(name)
         if value:
-            pieces.append(f"{MARK}system\n")
+            pieces.add(f"{MARK}system\n")
             add_content(pieces, value)
     for name in _MEDIA:
         value = get(name)
         if value:
-            pieces.extend(map(media_text, value if type(value) is list else (value,)))
+            for one in value if type(value) is list else (value,):
+                if pieces.full:
+                    return
+                pieces.add_media(one)
 
 
-def add_messages(pieces: list[str], name: str, prompt: Any) -> None:
+def add_messages(pieces: Pieces, name: str, prompt: Any) -> None:
     """Append the messages of the field `name`, or the one text that it holds instead.
 
     A text as `input` (Responses API) is the message of a user, and may come back as such in the next turn.
     """
     if type(prompt) is not list:
         if name in ("messages", "input"):
-            pieces.append(f"{MARK}user\n")
+            pieces.add(f"{MARK}user\n")
         add_content(pieces, prompt.start if type(prompt) is Opaque else prompt)
         return
-    append = pieces.append
+    add = pieces.add
     for message in prompt:
-        if len(pieces) > MOST_PIECES:
+        if pieces.left <= 0:
             return
         role = message.get("role") if type(message) is dict else None
         if type(role) is not str:
             add_item(pieces, message)
             continue
-        append(f"{MARK}{role}\n")
+        add(f"{MARK}{role}\n")
         content = message.get("content")
         if type(content) is str:
-            append(content)
+            add(content)
         else:
             add_content(pieces, content)
         if len(message) > 2 or content is None:
             add_more(pieces, message)
 
 
-def _several(prompts: Sequence[Any]) -> bytes:
-    """Lists of token ids, or whole conversations, one after the other."""
-    return _NEXT_PROMPT.join(_one_of_several(one) for one in prompts[:MOST_PIECES])
+def _several(prompts: Sequence[Any], left: int) -> bytes:
+    """Lists of token ids, or whole conversations, one after the other, as long as something is `left`."""
+    texts: list[bytes] = []
+    for one in prompts:
+        pieces = Pieces(left)
+        if pieces.full:
+            break
+        texts.append(_one_of_several(pieces, one))
+        left = pieces.left - len(texts[-1]) - PIECE_COST
+    return _NEXT_PROMPT.join(texts)
 
 
-def _one_of_several(prompt: Any) -> bytes:
+def _one_of_several(pieces: Pieces, prompt: Any) -> bytes:
     if type(prompt) is list and prompt and type(prompt[0]) is int:
         try:
             return array("I", prompt).tobytes()
         except (OverflowError, TypeError):
-            return encoded([as_json(prompt)])
-    pieces: list[str] = []
+            return pieces.dumped(prompt)
     add_messages(pieces, "messages", prompt)
-    return encoded(pieces)
+    return pieces.encoded()

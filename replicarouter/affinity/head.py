@@ -10,11 +10,10 @@ from replicarouter.affinity.canonical import (
     add_opening,
     cache_seed,
     canonical_text,
-    encoded,
     find_prompt,
 )
-from replicarouter.affinity.content import MOST_PIECES
 from replicarouter.affinity.continuations import Continuations
+from replicarouter.affinity.pieces import MOST_COST, PIECE_COST, Pieces
 from replicarouter.protocol.json_values import Opaque
 
 _ANSWERS = ("assistant", "tool", "function", "model")
@@ -43,16 +42,16 @@ def head_of(fields: Mapping[str, Any], continuations: Continuations) -> int | No
         return continuations.head(canonical_text(fields), seed)
     if first is None or first is list:
         return xxh3_64_intdigest(canonical_text(fields), seed)
-    pieces: list[str] = []
+    pieces = Pieces()
     add_opening(pieces, fields)
     add_messages(pieces, name, prompt[: _first_answer(prompt)])
-    return xxh3_64_intdigest(encoded(pieces), seed)
+    return xxh3_64_intdigest(pieces.encoded(), seed)
 
 
 def _first_answer(messages: Sequence[Any]) -> int:
     """How many messages stand before the first answer to what a user said; a greeting is none."""
     said = False
-    for index, message in enumerate(messages[:MOST_PIECES]):
+    for index, message in enumerate(messages[: MOST_COST // PIECE_COST]):
         role = kind = None
         if type(message) is dict:
             role, kind = message.get("role"), message.get("type")

@@ -23,7 +23,9 @@ class KeyReader:
 
     def read(self, inference: InferenceRequest, headers: CIMultiDictProxy[str], needs: Needs) -> None:
         """Fill in the keys that `needs` asks for, and let go of the body's fields: the tree of a large
-        prompt must not be held while its answer streams. Never raises."""
+        prompt must not be held while its answer streams. Never raises.
+
+        A request whose endpoint leaves no prompt in a cache has no blocks: nothing would be found by them."""
         fields, wanted = inference.fields, int(needs)
         inference.fields = None
         if wanted & _SESSION:
@@ -33,7 +35,7 @@ class KeyReader:
         if wanted & _HEAD and inference.session is None:
             # With a session key nobody asks for more: `prefix-hash` takes it first.
             inference.head = head_of(fields, self._continuations)
-        if wanted & _BLOCKS:
+        if wanted & _BLOCKS and inference.endpoint.caches_prompt:
             text = canonical_text(fields)
             inference.characters = len(text)
             inference.blocks = chained_hashes(text, cache_seed(fields))

@@ -2,7 +2,7 @@
 `metrics/collector.py`; not checked against a running engine."""
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 
 from replicarouter.engines.aggregate import label, total
 from replicarouter.engines.base import EngineReading, Samples
@@ -62,7 +62,7 @@ class SglangDialect:
             # The gauge stands at zero while speculation is off.
             spec_accept_length=(sum(accept_lengths) / len(accept_lengths) if accept_lengths else None),
             steps=_summed(_by_rank(samples, FORWARD_PASSES)),
-            kv_capacity=_summed(_by_rank(samples, KV_CAPACITY)),
+            kv_capacity=_capacity(_by_rank(samples, KV_CAPACITY)),
             model=label(samples, "model_name"),
             missing=tuple(names[0] for names in EXPECTED if not _by_rank(samples, names)),
         )
@@ -96,3 +96,9 @@ def _by_rank(samples: Samples, names: Sequence[str]) -> list[float]:
 
 def _summed(ranks: Sequence[float]) -> float | None:
     return sum(ranks) if ranks else None
+
+
+def _capacity(ranks: Sequence[float]) -> float | None:
+    """The sum over the ranks; unknown if it is no size."""
+    tokens = sum(ranks)
+    return tokens if 0 < tokens < inf else None

@@ -28,6 +28,10 @@ NAMES = frozenset(
 )
 
 
+_MOST_DIGITS = 15
+"""Of a number of tokens or blocks. A float holds those exactly, and a product or sum of a few of them."""
+
+
 class VllmDialect:
     """Reads vLLM: counts and counters are summed over the engines, `kv_usage` is the fullest one's.
 
@@ -82,6 +86,6 @@ def _kv_capacity(samples: Samples) -> float | None:
 
 
 def _whole(labels: Mapping[str, str], name: str) -> int:
-    """The whole number in a label, 0 when it holds none."""
+    """The whole number in a label, 0 when it holds none, or one that no cache can have."""
     text = labels.get(name, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0

@@ -1,7 +1,7 @@
 """The contract of a policy. A policy is pure and synchronous: no I/O, no clock, no global."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import ClassVar, NamedTuple, Protocol, Self
 
@@ -31,7 +31,8 @@ class View:
     trial after an ejection that is one request at a time), not yet tried by this request; those that are
     cooling off are left out as long as others remain. Load is compared per `Replica.share(now)`, which is
     the weight, or less while a replica starts slowly. `now` is in seconds on the router's clock; `waited`
-    is for how many seconds this request has been queued; infinite: it must not be held any more.
+    is for how many seconds this request has been queued; infinite: it must not be held any more. `held` says
+    how many requests are held for a replica.
 
     The list `replicas` is replaced when its members change, and never changed in place after that."""
 
@@ -40,6 +41,7 @@ class View:
     now: float
     random: Random
     waited: float = 0.0
+    held: Mapping[Replica, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 
 from array import array
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import itemgetter, truediv
 from typing import Any
 
 from replicarouter.fleet.ledger import OUTSTANDING
@@ -32,6 +32,7 @@ class Crowd:
         "_settle_at",
         "_special",
         "_weight",
+        "_weights",
         "_where",
     )
 
@@ -40,6 +41,7 @@ class Crowd:
         self._cells: array[int] | None = None
         self._special: set[int] = set()
         self._weight = 0.0
+        self._weights: list[float] = []
         self._settle_at = 0.0
         self._candidates: Sequence[Replica] = ()
         self._rows: list[int] = []
@@ -52,21 +54,22 @@ class Crowd:
         candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
         if cells is None:
             return [one.cost(now) for one in candidates]
-        weight = self._weight
-        if not weight and not special:
-            return [(cells[one.row + OUTSTANDING] + 1) / one.weight for one in candidates]
-        if not weight:
-            return [
-                one.cost(now) if one.row in special else (cells[one.row + OUTSTANDING] + 1) / one.weight
-                for one in candidates
-            ]
         counts = self._counts(candidates, cells)
-        if not special:
+        weight = self._weight
+        if weight and not special:
             return counts
         costs: list[float] = [*counts]
-        for index in self._special_ones():
-            costs[index] = candidates[index].cost(now) * weight - 1
+        if not weight:
+            costs = list(map(truediv, map((1).__add__, counts), self._weights))
+        for index in self._special_ones() if special else ():
+            cost = candidates[index].cost(now)
+            costs[index] = cost * weight - 1 if weight else cost
         return costs
+
+    @property
+    def common_weight(self) -> float:
+        """By which costs were multiplied: the weight that all replicas have, 1 if they have several."""
+        return self._weight or 1.0
 
     def shares(self, view: View) -> list[float]:
         """The share of each candidate, in their order."""
@@ -103,7 +106,7 @@ class Crowd:
     def _follow(self, view: View) -> None:
         replicas = view.replicas
         if replicas is not self._replicas:
-            self._replicas = replicas
+            self._replicas, self._candidates = replicas, ()
             first = replicas[0]
             self._special, self._weight = first.special, first.weight
             self._cells = first.cells if len({id(one.cells) for one in replicas}) == 1 else None
@@ -121,6 +124,7 @@ class Crowd:
             self._candidates = [*candidates]
             self._rows = rows = [one.row + OUTSTANDING for one in candidates]
             self._where = {}
+            self._weights = [] if self._weight else [one.weight for one in candidates]
             # With a single name, itemgetter would give a number instead of a sequence.
             self._read = itemgetter(*rows) if len(rows) > 1 else itemgetter(slice(rows[0], rows[0] + 1))
         counts: Sequence[int] = self._read(cells)

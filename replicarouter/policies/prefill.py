@@ -12,6 +12,10 @@ look dear."""
 LEAST_CHARACTERS = 256
 """Characters of a prompt from which a ratio is learned: below, the template around it decides."""
 
+MOST_TOKENS_PER_CHARACTER = 1.0
+"""A character is a byte of UTF-8, and of those a token takes at least one; only of very long prompts not all
+are counted."""
+
 LEAST_TOKENS = 512
 """Tokens computed from which a speed is learned: below, the fixed costs of a step decide."""
 
@@ -19,6 +23,14 @@ _RATIO_GAIN = 0.05
 _GAIN_UP, _GAIN_DOWN = 0.3, 0.02
 """How far an observation above or below moves the speed: about the 94th percentile, since most are slowed
 by what else the replica does."""
+
+
+def believable(characters: int, tokens: int, cached: int | None = None) -> bool:
+    """Whether an engine may have counted so many tokens in a prompt of so many characters, and found so many
+    of them cached."""
+    if not 0 < tokens <= MOST_TOKENS_PER_CHARACTER * characters:
+        return False
+    return cached is None or 0 <= cached <= tokens
 
 
 class Tokens:
@@ -31,9 +43,8 @@ class Tokens:
         self._learned = False
 
     def learn(self, characters: int, tokens: int) -> None:
-        """A prompt of so many characters had so many tokens; none means that nobody said. More than it has
-        characters are not believed: of a very long prompt not all are counted."""
-        if tokens <= 0 or characters < LEAST_CHARACTERS or tokens > characters:
+        """A prompt of so many characters had so many tokens, if that is believable."""
+        if characters < LEAST_CHARACTERS or not believable(characters, tokens):
             return
         ratio = tokens / characters
         self.per_character += (ratio - self.per_character) * (_RATIO_GAIN if self._learned else 1.0)

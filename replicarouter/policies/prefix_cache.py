@@ -1,16 +1,18 @@
 """Where a prompt's beginning is cached already, unless it would wait there for longer than it is worth."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import add, itemgetter
-from typing import Any, ClassVar, NamedTuple, Self
+from heapq import heappop, heappush
+from itertools import count
+from operator import add
+from typing import ClassVar, NamedTuple, Self
 
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.backlog import Backlog
 from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Remembered, View, Wait
+from replicarouter.policies.candidate_slots import CandidateSlots
 from replicarouter.policies.crowd import Crowd
-from replicarouter.policies.prefill import Speed, Tokens
+from replicarouter.policies.prefill import Speed, Tokens, believable
 from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
 from replicarouter.protocol.request import BLOCK_CHARACTERS, InferenceRequest, Needs
 from replicarouter.settings import PolicyOptions
@@ -40,31 +42,35 @@ LEAST_TRUST = 0.25
 @dataclass(slots=True, eq=False)
 class Member:
     """A replica in its slot. `trust` is the share of its KV capacity, `capacity` in tokens, in which prompts
-    were found again; `restarts` tells when its cache is lost."""
+    were found again; `restarts` tells when its cache is lost; `noted` counts the prompts it was sent."""
 
     replica: Replica
     slot: int
     restarts: int
     capacity: float = UNKNOWN_CAPACITY
     trust: float = 1.0
+    noted: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
     """A request at its replica: tokens it still has to compute, those that stood before it, and those that
-    it should find in the cache."""
+    it should find in the cache, which are those of `known` blocks. `noted` is its number there."""
 
     member: Member
     tokens: float
     ahead: float
+    known: int
     expected: float
+    noted: int
     sent_at: float
     began_at: float = 0.0
+    computed: bool = False
 
 
 class Worth(NamedTuple):
-    """What leading blocks that are found are worth, in tokens: `block` for each beyond the `popular` ones,
-    and `stay` more for each beyond the `shared` ones."""
+    """What leading blocks that are found are worth, in outstanding requests: `block` for each beyond the
+    `popular` ones, and `stay` more for each beyond the `shared` ones."""
 
     block: float
     stay: float
@@ -97,6 +103,7 @@ class PrefixCache:
 
     needs: ClassVar[Needs] = Needs.BLOCKS
     learns: ClassVar[bool] = True
+    options: ClassVar[frozenset[str]] = frozenset({"prefix_index_bytes"})
 
     def __init__(self, most_bytes: int = 256 * 2**20) -> None:
         self.index = PrefixIndex(most_bytes)
@@ -108,10 +115,10 @@ class PrefixCache:
         self._by_slot: list[Member | None] = []
         self._flights: dict[InferenceRequest, Flight] = {}
         self._seconds = 0.0  # How long a request takes, on average.
+        self._silent: list[tuple[float, int, Flight]] = []  # Those that do not stream, by when they begin.
+        self._serial = count()
         self._start = 0
-        self._candidates: Sequence[Replica] = ()
-        self._places: dict[int, int] = {}
-        self._read: Callable[[list[float]], Any] = tuple
+        self._slots = CandidateSlots(self._open)
 
     @classmethod
     def of(cls, options: PolicyOptions) -> Self:
@@ -145,6 +152,8 @@ class PrefixCache:
         found = self.index.find(request.blocks)
         costs = self._costs(view)
         worth = self._worth(found, costs, request)
+        unit = self._request
+        block = worth.block * unit
         figures = {}
         for replica, load in zip(view.candidates, costs, strict=True):
             member = self._members.get(replica)
@@ -152,26 +161,34 @@ class PrefixCache:
             figures[replica.name] = {
                 "outstanding": replica.load(view.now),
                 "backlog": 0.0 if member is None else self._backlog.waiting[member.slot],
-                "cached": depth * worth.block,
-                "popular": min(depth, worth.popular) * worth.block,
-                "own": max(0, depth - worth.shared) * worth.block,
-                "load": load,
-                "cost": load - worth.of(depth),
+                "cached": depth * block,
+                "popular": min(depth, worth.popular) * block,
+                "own": max(0, depth - worth.shared) * block,
+                "load": load * unit,
+                "cost": (load - worth.of(depth)) * unit,
             }
         return figures
 
     def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """Its prompt will be in the replica's cache, and what is not yet has to be computed."""
-        member = self._members.get(replica) or self._join(replica)
-        self._refresh(member, request.block_characters)
+        member = self._members.get(replica)
+        if member is None:
+            self._slots.follow([replica])
+            member = self._members[replica]
+        self._refresh(member, request.block_characters, now)
         slot = member.slot
         known = self.index.note(slot, request.blocks)
+        member.noted += 1
         per_character = self._tokens.per_character
         expected = known * request.block_characters * per_character
         tokens = max(0.0, request.characters * per_character - expected)
         ahead = self._backlog.waiting[slot]
         self._backlog.add(slot, tokens)
-        self._flights[request] = Flight(member, tokens, ahead, expected, now)
+        flight = Flight(member, tokens, ahead, known, expected, member.noted, now)
+        self._flights[request] = flight
+        if not request.stream:
+            begins = now + (ahead + tokens) / self._speed.tokens_per_second
+            heappush(self._silent, (begins, next(self._serial), flight))
 
     def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:  # noqa: ARG002
         """Its prompt has been computed."""
@@ -180,27 +197,30 @@ class PrefixCache:
             flight.began_at = now
             self._computed(flight)
 
-    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:
+    def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:  # noqa: ARG002
         """Learn how many tokens the prompt had, how many were cached, and how fast the rest was computed."""
         flight = self._flights.pop(request, None)
         if flight is None:
             return
         self._computed(flight)
         if ending.outcome != "ok":
+            if not flight.began_at:
+                self._take_back(request, flight)
             return
         took = now - flight.sent_at
         self._seconds += (took - self._seconds) * (0.05 if self._seconds else 1.0)
-        if not ending.prompt_tokens:
+        prompt, cached = ending.prompt_tokens, ending.cached_tokens
+        if not believable(request.characters, prompt, cached):
             return
-        self._tokens.learn(request.characters, ending.prompt_tokens)
-        cached = flight.expected if ending.cached_tokens is None else ending.cached_tokens
+        self._tokens.learn(request.characters, prompt)
+        if flight.ahead:
+            # How much of that was done when it came is not known, nor what the two of them share.
+            return
         if flight.began_at:
-            tokens = flight.ahead + max(0.0, ending.prompt_tokens - cached)
-            self._speed.learn(tokens, flight.began_at - flight.sent_at)
-        if ending.cached_tokens is not None and not flight.ahead:
-            # With others before it, what it shares with them may not have been computed when it came.
-            self._correct(flight, ending.cached_tokens, request.block_characters)
-        del replica
+            uncached = prompt - (flight.expected if cached is None else cached)
+            self._speed.learn(uncached, flight.began_at - flight.sent_at)
+        if cached is not None:
+            self._correct(flight, cached, request.block_characters)
 
     def removed(self, replica: Replica) -> None:
         """Its cache is out of reach."""
@@ -210,10 +230,10 @@ class PrefixCache:
         self.index.close(member.slot)
         self._backlog.close(member.slot)
         self._by_slot[member.slot] = None
-        self._candidates = ()
+        self._slots.close(replica)
         for flight in self._flights.values():
             if flight.member is member:
-                flight.tokens = 0.0
+                flight.computed = True
 
     def remembered(self) -> Remembered:
         """The index."""
@@ -223,17 +243,23 @@ class PrefixCache:
     # Costs
 
     def _costs(self, view: View) -> list[float]:
-        """What a newcomer would queue behind at each candidate, in tokens."""
+        """What a newcomer would queue behind at each candidate, in outstanding requests."""
+        silent = self._silent
+        while silent and silent[0][0] <= view.now:
+            self._computed(heappop(silent)[2])
         loads = self._crowd.costs(view)
-        if view.candidates != self._candidates:
-            self._follow(view.candidates)
-        request = REQUEST_SECONDS * self._speed.tokens_per_second
+        self._slots.follow(view.candidates)
         # For a thousand replicas this takes half as long as a comprehension.
-        return list(map(add, self._read(self._backlog.weights), map(request.__mul__, loads)))
+        return list(map(add, self._slots.read(self._backlog.weights), loads))
+
+    @property
+    def _request(self) -> float:
+        """Tokens that could be computed in the time that an outstanding request costs the others."""
+        return REQUEST_SECONDS * self._speed.tokens_per_second
 
     def _worth(self, found: Found, costs: list[float], request: InferenceRequest) -> "Worth":
         """What it is worth to find so many leading blocks of a prompt."""
-        block = request.block_characters * self._tokens.per_character
+        block = request.block_characters * self._tokens.per_character / self._request
         own = max(1, len(request.blocks) - found.shared)
         stay = STAY * block + BUSY * sum(costs) / len(costs) / own
         return Worth(block, stay, found.popular, found.shared)
@@ -241,12 +267,12 @@ class PrefixCache:
     def _best(self, found: Found, costs: list[float], least: float, worth: "Worth") -> tuple[int, int, bool]:
         """The candidate that holds something of the prompt and costs `least` or less: its place and its
         leading blocks, 0 if there is none. Last, whether no candidate holds anything."""
-        places, examined = self._places, 0
+        examined = 0
         best, chosen, matched = least, 0, 0
         for depth, holders in found.steps:
             earned = worth.of(depth)
             for slot in bits(holders):
-                place = places.get(slot)
+                place = self._slots.place(slot)
                 if place is None:
                     continue
                 examined += 1
@@ -274,45 +300,37 @@ class PrefixCache:
         except ValueError:
             return costs.index(least)
 
-    def _follow(self, candidates: Sequence[Replica]) -> None:
-        """Learn where in the list of candidates each slot stands."""
-        for replica in candidates:
-            if replica not in self._members:
-                self._join(replica)
-        slots = [self._members[replica].slot for replica in candidates]
-        self._places = {slot: place for place, slot in enumerate(slots)}
-        # With a single name, itemgetter would give a number instead of a sequence.
-        self._read = itemgetter(*slots) if len(slots) > 1 else itemgetter(slice(slots[0], slots[0] + 1))
-        self._candidates = [*candidates]
-
     def _worth_waiting(self, found: Found, worth: "Worth", view: View) -> Wait | None:
         """Whether the replica with most of the prompt, which is no candidate, is merely full and worth the
-        wait for its next free place: on average the time of a request by their number there."""
+        wait for a free place: on average the time of a request by their number there, for this one and each
+        that waits already."""
         depth, holders = found.steps[0]
         member = self._by_slot[next(bits(holders))]
-        if member is None:
+        if member is None or not self._seconds:
             return None
         replica = member.replica
         if replica.state is not State.READY or replica.has_room:
             return None
-        saved = (depth - worth.popular) * worth.block / self._speed.tokens_per_second
+        saved = (depth - worth.popular) * worth.block * REQUEST_SECONDS
         left = saved - view.waited
-        if left <= 0 or self._seconds / max(1, replica.outstanding) > left:
+        turns = (view.held.get(replica, 0) + 1) / max(1, replica.outstanding)
+        if left <= 0 or self._seconds * turns > left:
             return None
         return Wait(replica, left)
 
     # What is learned
 
-    def _join(self, replica: Replica) -> Member:
+    def _open(self, replica: Replica) -> int:
         slot = self.index.open(int(UNKNOWN_CAPACITY / (BLOCK_CHARACTERS * self._tokens.per_character)))
         self._backlog.open(slot)
+        self._backlog.scale(slot, 1 / self._request)
         while len(self._by_slot) <= slot:
             self._by_slot.append(None)
-        member = self._by_slot[slot] = self._members[replica] = Member(replica, slot, replica.restarts)
-        return member
+        self._by_slot[slot] = self._members[replica] = Member(replica, slot, replica.restarts)
+        return slot
 
-    def _refresh(self, member: Member, block_characters: int) -> None:
-        """See whether the replica has lost its cache, and how large that is."""
+    def _refresh(self, member: Member, block_characters: int, now: float) -> None:
+        """See whether the replica has lost its cache, how large that is, and what a token weighs there."""
         replica = member.replica
         if replica.restarts != member.restarts:
             member.restarts = replica.restarts
@@ -323,10 +341,20 @@ class PrefixCache:
             member.capacity = reading.engine.kv_capacity
         per_block = block_characters * self._tokens.per_character
         self.index.resize(member.slot, max(1, int(member.capacity * member.trust / per_block)))
+        share = replica.share(now) / self._crowd.common_weight
+        self._backlog.scale(member.slot, 1 / (share * self._request))
 
     def _computed(self, flight: Flight) -> None:
-        self._backlog.done(flight.member.slot, flight.tokens)
-        flight.tokens = 0.0
+        """Its prompt is computed, or never will be."""
+        if not flight.computed:
+            flight.computed = True
+            self._backlog.done(flight.member.slot, flight.tokens)
+
+    def _take_back(self, request: InferenceRequest, flight: Flight) -> None:
+        """Its replica did not compute it. Who came later may have counted on that: then it stays."""
+        member = flight.member
+        if self._members.get(member.replica) is member and member.noted == flight.noted:
+            self.index.forget(member.slot, request.blocks[flight.known :])
 
     def _correct(self, flight: Flight, cached: int, block_characters: int) -> None:
         """Compare what the engine found in its cache with what it should have found."""

@@ -215,6 +215,15 @@ class PrefixIndex:
         self._shrink(slot)
         return known
 
+    def forget(self, slot: int, blocks: Sequence[int]) -> None:
+        """The replica does not hold these blocks after all. Nothing may have been noted since for what
+        stands behind them."""
+        held = self._held[slot]
+        for hashed in blocks:
+            if hashed in held:
+                del held[hashed]
+                self._release(slot, hashed)
+
     def _grow(self, blocks: Sequence[int], fresh: int) -> None:
         """The blocks from `fresh` on are new to everybody. A conversation that goes on grows where it
         ended; another one leaves what was known at a block that something else follows already."""

@@ -20,11 +20,13 @@ class Body(Enum):
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One API path: `label` names it in metrics, `bodies` says for each method what its body is;
-    `added` by the operator: the router's own paths come first."""
+    `added` by the operator: the router's own paths come first. `caches_prompt`: engines compute the prompt
+    of such a request for a reply, and keep it in their KV cache."""
 
     label: str
     bodies: Mapping[str, Body]
     added: bool = False
+    caches_prompt: bool = True
 
     @property
     def allow(self) -> str:
@@ -34,12 +36,17 @@ class Endpoint:
 
 _POST = {"POST": Body.JSON}
 
-_FIXED = (
+_GENERATING = (
     "/v1/chat/completions",
     "/v1/chat/completions/batch",
     "/v1/completions",
     "/v1/responses",
     "/v1/messages",
+    "/inference/v1/generate",
+    "/generate",
+)
+
+_OTHERS = (
     "/v1/messages/count_tokens",
     "/v1/embeddings",
     "/v1/score",
@@ -57,10 +64,11 @@ _FIXED = (
     "/classify",
     "/score",
     "/rerank",
-    "/inference/v1/generate",
-    "/generate",
     "/encode",
 )
+"""What counts tokens computes nothing. What pools may use a prefix cache in vLLM, but only with a causal
+model that pools the last token, which no request tells; most have no KV cache at all. A prompt that is
+wrongly thought to be cached costs more than one that is not looked for."""
 
 _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
@@ -83,16 +91,17 @@ class Endpoints:
     """The table, with the paths that the operator added (`extra_paths`; a trailing `/*` means all below)."""
 
     def __init__(self, extra_paths: Iterable[str] = ()) -> None:
-        self._fixed = {path: Endpoint(path, _POST) for path in _FIXED}
-        self._fixed.update({path: Endpoint(path, {"POST": Body.FORM}) for path in _FORMS})
-        self._fixed.update({path: Endpoint(path, {"GET": Body.SESSION}) for path in _SESSIONS})
+        self._fixed = {path: Endpoint(path, _POST) for path in _GENERATING}
+        self._fixed.update({path: _without_prompt(path, _POST) for path in _OTHERS})
+        self._fixed.update({path: _without_prompt(path, {"POST": Body.FORM}) for path in _FORMS})
+        self._fixed.update({path: _without_prompt(path, {"GET": Body.SESSION}) for path in _SESSIONS})
         self._patterns = [_compiled(label, bodies) for label, bodies in _PATTERNS]
         for path in extra_paths:
             if path.endswith("/*"):
                 below = re.escape(path[:-1]) + _ID + f"(?:/{_ID})*"
-                self._patterns.append((re.compile(below), Endpoint(path, _ANY, added=True)))
+                self._patterns.append((re.compile(below), _added(path)))
             else:
-                self._fixed[path] = Endpoint(path, _ANY, added=True)
+                self._fixed[path] = _added(path)
 
     def __iter__(self) -> Iterator[Endpoint]:
         yield from self._fixed.values()
@@ -123,4 +132,13 @@ def body_kind(endpoint: Endpoint | None, method: str) -> Body:
 
 
 def _compiled(label: str, bodies: Mapping[str, Body]) -> tuple[re.Pattern[str], Endpoint]:
-    return re.compile(label.replace("{id}", _ID)), Endpoint(label, bodies)
+    return re.compile(label.replace("{id}", _ID)), _without_prompt(label, bodies)
+
+
+def _without_prompt(label: str, bodies: Mapping[str, Body]) -> Endpoint:
+    return Endpoint(label, bodies, caches_prompt=False)
+
+
+def _added(label: str) -> Endpoint:
+    """A path of the operator's: what an engine does there nobody here knows."""
+    return Endpoint(label, _ANY, added=True, caches_prompt=False)

@@ -23,10 +23,25 @@ def test_what_is_sent_waits_until_it_is_computed() -> None:
     assert backlog.weights == [1000 * LATELY, 0]
 
 
-def test_it_is_never_below_nothing() -> None:
+def test_no_rest_is_left_of_what_has_been_computed() -> None:
     backlog = a_backlog()
-    backlog.done(1, 50)
+    parts = [0.1, 0.2, 0.3, 1e9, 0.7]
+    for tokens in parts:
+        backlog.add(0, tokens)
+    for tokens in parts:
+        backlog.done(0, tokens)
+
     assert backlog.waiting == [0, 0]
+
+
+def test_a_token_weighs_by_the_scale_of_its_replica() -> None:
+    backlog = a_backlog()
+    backlog.add(0, 1000)
+    backlog.add(1, 1000)
+    backlog.scale(1, 0.25)
+
+    assert backlog.weights[1] == pytest.approx(backlog.weights[0] / 4)
+    assert backlog.waiting == [1000, 1000]
 
 
 def test_what_was_given_long_ago_weighs_less() -> None:

@@ -61,6 +61,7 @@ class Scene:
 def asking(*parts: int) -> InferenceRequest:
     """A prompt of one block a part, and half a block more."""
     request = a_request()
+    request.stream = True
     request.blocks = [hash(parts[: end + 1]) for end in range(len(parts))]
     request.characters = BLOCK_CHARACTERS * len(parts) + BLOCK_CHARACTERS // 2
     return request
@@ -248,6 +249,88 @@ def test_the_index_keeps_to_the_bytes_it_is_given() -> None:
         scene.serve(asking(*(100 * number + part for part in range(20))))
 
     assert 50_000 < scene.policy.index.bytes <= 100_000
+
+
+def test_a_full_holder_for_which_others_wait_is_not_waited_for() -> None:
+    scene = Scene(2, most=2)
+    long = asking(*range(200))
+    home = scene.serve(long, ttft=2.0)
+    for _ in range(2):
+        scene.send(asking(*range(200)))
+    view = scene.view()
+    assert isinstance(scene.policy.pick(asking(*range(210)), view), Wait)
+
+    view.held = {home: 3}
+
+    assert isinstance(scene.policy.pick(asking(*range(210)), view), Replica)
+
+
+def test_a_prompt_that_was_not_computed_is_not_in_the_cache() -> None:
+    scene = Scene(2)
+    failed = asking(1, 2, 3)
+    replica = scene.send(failed)
+    scene.policy.finished(failed, replica, Ending("connect_failed"), scene.now)
+
+    assert scene.policy.index.entries == 0
+
+
+def test_what_later_prompts_count_on_stays_though_the_first_failed() -> None:
+    scene = Scene(1)
+    failed, later = asking(1, 2, 3), asking(1, 2, 3, 4)
+    replica = scene.send(failed)
+    scene.send(later)
+    scene.policy.finished(failed, replica, Ending("client_gone"), scene.now)
+
+    assert scene.policy.index.held(0, later.blocks) == 4
+
+
+def test_prompts_of_answers_that_do_not_stream_are_taken_as_computed_in_time() -> None:
+    scene = Scene(2)
+    request = asking(*range(100))
+    request.stream = False
+    scene.send(request)
+    assert max(scene.policy._backlog.waiting) > 0
+
+    scene.now += 60
+    scene.policy.pick(asking(7), scene.view())
+
+    assert max(scene.policy._backlog.waiting) == 0
+
+
+@pytest.mark.parametrize(("prompt", "cached"), [(2**62, None), (4000, -(2**62)), (100, 5000), (-5, 0)])
+def test_nonsense_of_an_engine_teaches_nothing(prompt: int, cached: int | None) -> None:
+    scene = Scene(1)
+    speed, ratio = scene.policy._speed.tokens_per_second, scene.policy._tokens.per_character
+    request = asking(*range(40))
+    replica = scene.send(request)
+    scene.policy.began(request, replica, scene.now + 0.1)
+    scene.policy.finished(request, replica, Ending("ok", prompt, cached), scene.now + 1)
+
+    assert scene.policy._speed.tokens_per_second == speed
+    assert scene.policy._tokens.per_character == ratio
+
+
+def test_the_speed_is_not_learned_from_prompts_that_stood_behind_others() -> None:
+    scene = Scene(1)
+    first, second = asking(*range(40)), asking(*range(50, 90))
+    replica = scene.send(first)
+    scene.send(second)
+    for request in (first, second):
+        scene.policy.began(request, replica, scene.now + 1.0)
+    for request in (first, second):
+        scene.policy.finished(request, replica, Ending("ok", 5000, 0), scene.now + 1.0)
+
+    assert scene.policy._speed.tokens_per_second == pytest.approx(5000)
+
+
+def test_prompts_are_dealt_out_by_weight() -> None:
+    scene = Scene(2)
+    light, heavy = scene.replicas
+    heavy.weight = 4.0
+    for number in range(400):
+        scene.send(asking(*(1000 * number + part for part in range(10))))
+
+    assert heavy.outstanding == pytest.approx(4 * light.outstanding, rel=0.15)
 
 
 def test_nothing_is_kept_of_requests_that_have_ended() -> None:
