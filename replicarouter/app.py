@@ -22,6 +22,7 @@ from replicarouter.briefing import (
     corridor_limits,
     handshake_limit,
     key_reader,
+    key_terms,
     open_reception,
     parser_options,
     policy_plan,
@@ -209,7 +210,7 @@ class Router:
         self._courier.budget.floor = settings.retry.budget_floor
         self._courier.budget.share = settings.retry.budget
         self._corridor.limits = corridor_limits(settings)
-        if settings.policy_options != before.policy_options:
+        if key_terms(settings) != key_terms(before):
             self._corridor.keys = key_reader(settings)
         self._body_memory.most = settings.max_buffered_bytes
         if self._admin_api is not None:

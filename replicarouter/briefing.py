@@ -1,5 +1,6 @@
 """What each room is told of the settings; `app` tells it at the start, and again at every reload."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from replicarouter.access.cors import Cors
@@ -49,9 +50,15 @@ def policy_plan(settings: Settings) -> PolicyPlan:
 
 
 def key_reader(settings: Settings) -> KeyReader:
-    """What ties requests to replicas."""
+    """What ties requests to replicas; it remembers prompts, so it is made anew only for other `key_terms`."""
     options = settings.policy_options
     return KeyReader(options.session_headers, stick_to_api_key=options.stick_to_api_key)
+
+
+def key_terms(settings: Settings) -> tuple[Sequence[str], bool]:
+    """The options that a `key_reader` goes by."""
+    options = settings.policy_options
+    return options.session_headers, options.stick_to_api_key
 
 
 def open_reception(settings: Settings) -> Reception:

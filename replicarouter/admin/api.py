@@ -42,9 +42,6 @@ BODY_TIMEOUT = 10.0
 """Seconds for such a body to arrive."""
 
 
-_DECISION_ROW = ("request_id", "upstream_id", "model", "policy", "chosen", "affinity", "attempt", "age")
-
-
 class AdminApi:
     """Views of the ledger, the replicas and the requests in flight, and what may be done to them.
 
@@ -137,7 +134,7 @@ class AdminApi:
 
     async def _latest_decisions(self, _request: web.Request) -> web.StreamResponse:
         latest = self._decisions.latest(LISTED, self._sources.clock())
-        return _json({"decisions": [{name: one[name] for name in _DECISION_ROW} for one in latest]})
+        return _json({"decisions": list(map(orjson.Fragment, latest))})
 
     async def _decisions_of(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["id"]
@@ -146,9 +143,9 @@ class AdminApi:
             raise UnknownRequest(
                 "No decision is kept for a request of this id. They are sampled, at most "
                 f"{self._decisions.per_second} a second (setting policy_options.decisions_per_second), "
-                f"and only the latest {CAPACITY} are kept; GET /admin/decisions lists some."
+                f"and only the latest are kept, {CAPACITY} at most; GET /admin/decisions lists some."
             )
-        return _json({"request_id": request_id, "attempts": attempts})
+        return _json({"request_id": request_id, "attempts": list(map(orjson.Fragment, attempts))})
 
     async def _own(self, request: web.Request) -> web.StreamResponse:
         answer = self._answers.find(request.path, request.query_string)

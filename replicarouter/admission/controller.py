@@ -21,7 +21,7 @@ from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.registry import FleetListener, Pool
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import View, Wait
+from replicarouter.policies.base import Policy, View, Wait
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import AdmissionSettings
 
@@ -98,18 +98,14 @@ class Admission(FleetListener):
             raise NoReplica(_why_none(pool, tried))
         if only is not None and (only not in pool.ready or only in tried):
             raise NoReplica("The replica that holds this response is not ready; try again shortly.")
-        if self._queue.waiting_for(pool) and self._ledger.queued[pool.model] > self._holds.count(pool.model):
+        if self._queue.waiting_for(pool):
             return None
         lease = self._lease(request, pool, exchange, tried, only)
         if not isinstance(lease, Wait):
             return lease
-        if len(self._queue.waiters) < self._rules.requests:
-            # Its caller will `wait` at once: until then nothing happens for which to ask the policy again.
-            self._to_hold = exchange, lease
-            return None
-        # There is no place to hold it, and that is no reason to refuse it.
-        lease = self._lease(request, pool, exchange, tried, only, math.inf)
-        return None if isinstance(lease, Wait) else lease
+        # Its caller will `wait` at once: until then nothing happens for which to ask the policy again.
+        self._to_hold = exchange, lease
+        return None
 
     async def wait(
         self,
@@ -133,6 +129,7 @@ class Admission(FleetListener):
         try:
             if to_hold is not None and to_hold[0] is exchange:
                 self._hold(waiter, to_hold[1])
+                self._queue.move(waiter, to_hold[1].replica)
             else:
                 self._offer_rooms((pool,))
             async with asyncio.timeout(seconds or None):
@@ -191,7 +188,7 @@ class Admission(FleetListener):
         changed = self._desks.replan(plan)
         for waiter in waiters:
             if waiter.pool.model in changed:
-                self._holds.drop(waiter)
+                self._release(waiter)
         if rules.shares != self._rules.shares:
             for waiter in waiters:
                 self._queue.remove(waiter)
@@ -228,20 +225,20 @@ class Admission(FleetListener):
 
     def _grant_next(self, replica: Replica) -> bool:
         """Grant the next waiter that `replica` can serve; False when there is none."""
+        asked: list[Waiter] = []
 
         def take(waiter: Waiter) -> bool:
-            if not waiter.may_use(replica) or self._holds.keeps_from(waiter, replica):
+            if not waiter.may_use(replica):
                 return False
-            waited = self._clock() - waiter.since
-            if self._most_held and waited >= self._most_held:
-                waited = math.inf
+            # Those that are held are counted, and it is not to be counted against itself.
+            self._holds.drop(waiter)
             lease = self._lease(
-                waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only, waited
+                waiter.request, waiter.pool, waiter.exchange, waiter.tried, waiter.only, waiter.since
             )
             if isinstance(lease, Wait):
                 self._hold(waiter, lease)
-                return False
-            if lease is None:
+            if not isinstance(lease, Lease):
+                asked.append(waiter)
                 return False
             waiter.account.book.charge(waiter.account)
             self._leave(waiter)
@@ -249,7 +246,10 @@ class Admission(FleetListener):
             waiter.granted.set_result(lease)
             return True
 
-        return self._queue.offer([card["id"] for card in replica.cards or ()], take)
+        granted = self._queue.offer([card["id"] for card in replica.cards or ()], take, replica)
+        for waiter in asked:
+            self._queue.move(waiter, self._holds.awaited_by(waiter))
+        return granted
 
     def _enter(self, waiter: Waiter) -> None:
         """Queue a request, in place of another if need be; raises `QueueFull`."""
@@ -293,13 +293,17 @@ class Admission(FleetListener):
 
     def _ask_again(self, waiter: Waiter) -> None:
         """It has been held for long enough."""
-        self._offer_rooms((waiter.pool,))
+        self._let_go((waiter,))
 
     def _let_go(self, waiters: Sequence[Waiter]) -> None:
         """Hold them no more, and see who has room for them."""
         for waiter in waiters:
-            self._holds.drop(waiter)
+            self._release(waiter)
         self._offer_rooms({waiter.pool for waiter in waiters})
+
+    def _release(self, waiter: Waiter) -> None:
+        self._holds.drop(waiter)
+        self._queue.move(waiter, None)
 
     def _offer_rooms(self, pools: Iterable[Pool]) -> None:
         for pool in pools:
@@ -315,20 +319,24 @@ class Admission(FleetListener):
         exchange: Exchange,
         tried: Sequence[Replica],
         only: Replica | None,
-        waited: float = 0.0,
+        since: float = 0.0,
     ) -> Lease | Wait | None:
         """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
-        room."""
+        room. The request is queued `since` then, 0 for not at all."""
         now = self._clock()
         candidates = self._candidates(pool, tried, only, now)
         if not candidates:
             return None
         desk, decisions = self._desks.of(pool), self._desks.decisions
-        view = View(pool.replicas, candidates, now, self._random, waited)
+        patience = self._patience(tried, only, since, now)
+        view = View(pool.replicas, candidates, now, self._random, patience, self._holds.counts)
         draft = None
-        if now >= decisions.due_at or ((tried or waited) and decisions.follows(exchange)):
-            draft = Draft(Case(desk.name, desk.policy, desk.shadow, request, exchange, view, tried, only))
+        if now >= decisions.due_at or ((tried or since) and decisions.follows(exchange)):
+            policy, shadow = desk.policy, desk.shadow
+            draft = Draft(Case(desk.name, policy, shadow, request, exchange, view, tried, only, since))
         choice = desk.policy.pick(request, view)
+        if isinstance(choice, Wait):
+            choice = self._heeded(choice, desk.policy, request, view)
         if isinstance(choice, Wait):
             if draft is not None:
                 decisions.keep(draft, choice)
@@ -345,6 +353,29 @@ class Admission(FleetListener):
         if desk.learns:
             desk.sent(request, exchange, choice, advice, now)
         return lease
+
+    def _patience(self, tried: Sequence[Replica], only: Replica | None, since: float, now: float) -> float:
+        """For how many seconds a request has waited; infinite where there is no place to hold it or no time
+        left. Whoever may use one replica alone cannot wait for another, and whoever was refused somewhere is
+        not to be kept from the rest."""
+        if tried or only is not None:
+            return math.inf
+        if not since:
+            return 0.0 if len(self._queue.waiters) < self._rules.requests else math.inf
+        most, waited = self._most_held, now - since
+        return math.inf if most and waited >= most else waited
+
+    def _heeded(self, wait: Wait, policy: Policy, request: InferenceRequest, view: View) -> Replica | Wait:
+        """What becomes of a wish to wait: it is asked again where enough wait for that replica already."""
+        if view.waited < math.inf:
+            if self._holds.has_place(wait.replica):
+                return wait
+            view.waited = math.inf
+            choice = policy.pick(request, view)
+            if not isinstance(choice, Wait):
+                return choice
+        # Against its contract it insists; room that is there must not be lost.
+        return min(view.candidates, key=lambda one: one.cost(view.now))
 
     def _candidates(
         self, pool: Pool, tried: Sequence[Replica], only: Replica | None, now: float

@@ -1,12 +1,14 @@
 """The latest routing decisions: which replicas were candidates, what was compared, and what came of it.
 
-A sample, bounded in number and in how many are recorded a second. No key, no prompt, no header value.
+A sample, bounded in number, in bytes and in how many are recorded a second. No key, no prompt, no header
+value.
 """
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -19,14 +21,18 @@ from replicarouter.policies.base import Figures, Policy, View, Wait
 from replicarouter.protocol.request import InferenceRequest
 
 CAPACITY = 2048
-"""Decisions that are kept."""
+MOST_BYTES = 8 * 2**20
+"""Decisions that are kept, and how much their documents may take: a large fleet has large ones."""
+
+ROW = ("request_id", "upstream_id", "model", "policy", "chosen", "affinity", "attempt")
+"""What is told of a decision in a list of them."""
 
 MOST_REPLICAS = 64
 """Candidates, and replicas that were none, that one decision tells of. One over more candidates counts
 as several, since it takes as much longer to compare them."""
 
 MOST_OF_ONE = 16
-"""Decisions of one request that are recorded because its first one was."""
+"""Decisions of one request that are recorded because its first one was; and told of one id, the newest."""
 
 ROUNDING = 1e-6
 """Seconds by which sums of times may be wrong."""
@@ -37,7 +43,8 @@ LONGEST_ID = 200
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be decided: by which policies, and among whom. `tried` and `only` are those of a grant."""
+    """What is to be decided: by which policies, and among whom. `tried` and `only` are those of a grant;
+    the request is queued `since` then, 0 for not at all."""
 
     name: str
     policy: Policy
@@ -47,6 +54,7 @@ class Case:
     view: View
     tried: Sequence[Replica]
     only: Replica | None
+    since: float = 0.0
 
 
 class Draft:
@@ -69,8 +77,8 @@ class Draft:
         self._others = {one.name: _why_not(one, case) for one in others[:MOST_REPLICAS]}
         self._others_left_out = len(others) - len(self._others)
 
-    def document(self, choice: Replica | Wait, advice: Advice | None) -> bytes:
-        """All of it as JSON, but for its age."""
+    def document(self, choice: Replica | Wait, advice: Advice | None) -> dict[str, Any]:
+        """All of it but its age."""
         case = self._case
         held = choice if isinstance(choice, Wait) else None
         chosen = None if isinstance(choice, Wait) else choice
@@ -81,7 +89,7 @@ class Draft:
             "model": clipped(case.exchange.model),
             "policy": case.name,
             "attempt": len(case.tried) + 1,
-            "waited": case.view.waited,
+            "waited": case.view.now - case.since if case.since else 0.0,
             "chosen": None if chosen is None else chosen.name,
             "held_for": None if held is None else {"replica": held.replica.name, "seconds": held.seconds},
             "affinity": case.request.affinity,
@@ -102,7 +110,7 @@ class Draft:
                 "found_characters": advice.found,
                 "candidates": _rows(shown, self._shadow_figures),
             }
-        return orjson.dumps(document)
+        return document
 
     def _shown(self, named: set[Replica | None]) -> list[Replica]:
         """The candidates that are told of, those that were chosen first."""
@@ -117,9 +125,15 @@ class _Entry:
     at: float
     ids: tuple[str, ...]
     document: bytes
+    row: bytes
 
-    def read(self, now: float) -> dict[str, Any]:
-        return {"age": now - self.at, **orjson.loads(self.document)}
+    @property
+    def size(self) -> int:
+        return len(self.document) + len(self.row)
+
+    def aged(self, written: bytes, now: float) -> bytes:
+        """An object, with its age before its members."""
+        return b'{"age":%b,%b' % (orjson.dumps(now - self.at), written[1:])
 
 
 class Decisions:
@@ -133,6 +147,7 @@ class Decisions:
     def __init__(self, per_second: int) -> None:
         self._paid_until = 0.0
         self._ring: deque[_Entry] = deque()
+        self._bytes = 0
         self._by_id: dict[str, deque[_Entry]] = {}
         self.reconfigure(per_second)
 
@@ -153,30 +168,36 @@ class Decisions:
         return known is not None and len(known) < MOST_OF_ONE
 
     def keep(self, draft: Draft, choice: Replica | Wait, advice: Advice | None = None) -> None:
-        """Record what was decided, in place of the oldest if need be."""
+        """Record what was decided, in place of the oldest ones if need be."""
         self._paid_until = max(self._paid_until, draft.at) + draft.weight * self._interval
         self._schedule()
-        if len(self._ring) >= CAPACITY:
-            self._forget(self._ring.popleft())
         ids = tuple(dict.fromkeys(draft.ids))
-        entry = _Entry(draft.at, ids, draft.document(choice, advice))
+        document = draft.document(choice, advice)
+        row = orjson.dumps({name: document[name] for name in ROW})
+        entry = _Entry(draft.at, ids, orjson.dumps(document), row)
+        self._bytes += entry.size
+        while self._ring and (len(self._ring) >= CAPACITY or self._bytes > MOST_BYTES):
+            self._forget(self._ring.popleft())
         self._ring.append(entry)
         for name in ids:
             self._by_id.setdefault(name, deque()).append(entry)
 
-    def of(self, request_id: str, now: float) -> list[dict[str, Any]]:
-        """All that was decided about requests of this id, oldest first; each with its `age` in seconds."""
-        return [entry.read(now) for entry in self._by_id.get(clipped(request_id), ())]
+    def of(self, request_id: str, now: float) -> list[bytes]:
+        """The newest that were decided about requests of this id, the oldest of them first: JSON, each with
+        its `age` in seconds."""
+        known = self._by_id.get(clipped(request_id), ())
+        newest = list(islice(reversed(known), MOST_OF_ONE))
+        return [entry.aged(entry.document, now) for entry in reversed(newest)]
 
-    def latest(self, count: int, now: float) -> Iterator[dict[str, Any]]:
-        """The latest ones, newest first."""
-        for entry, _ in zip(reversed(self._ring), range(count), strict=False):
-            yield entry.read(now)
+    def latest(self, count: int, now: float) -> list[bytes]:
+        """A row of each of the latest ones, newest first: JSON, with the `age` as above."""
+        return [entry.aged(entry.row, now) for entry in islice(reversed(self._ring), count)]
 
     def _schedule(self) -> None:
         self.due_at = self._paid_until - (1.0 - self._interval) - ROUNDING
 
     def _forget(self, entry: _Entry) -> None:
+        self._bytes -= entry.size
         for name in entry.ids:
             known = self._by_id[name]
             known.popleft()

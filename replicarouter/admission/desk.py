@@ -87,6 +87,11 @@ class Desk:
         if self.shadow is not None:
             self.shadow.finished(exchange, told, now)
 
+    def remembered(self) -> Remembered:
+        """How much its policy and the shadow remember together."""
+        own = self.policy.remembered()
+        return own if self.shadow is None else own.plus(self.shadow.policy.remembered())
+
     def removed(self, replica: Replica) -> None:
         """`replica` has left."""
         self.policy.removed(replica)
@@ -126,20 +131,21 @@ class Desks:
     def replan(self, plan: PolicyPlan) -> set[str]:
         """Go by another plan; the models whose policy has changed. The others keep what they learned."""
         before, self.plan = self.plan, plan
-        told_the_same = before.told == plan.told and before.table == plan.table
         changed = set()
         for model, desk in self._desks.items():
             name, shadow = plan.name_for(model), plan.shadow_for(model)
-            if not told_the_same or name != desk.name:
+            if name != desk.name or not plan.makes_as(before, name):
                 desk.replace(name, plan.make(name))
                 changed.add(model)
-            if not told_the_same or shadow != (desk.shadow and desk.shadow.name):
+            if shadow != (desk.shadow and desk.shadow.name) or (
+                shadow is not None and not plan.makes_as(before, shadow)
+            ):
                 desk.place_shadow(self._make_shadow(shadow))
         return changed
 
     def remembered(self) -> Mapping[str, Remembered]:
-        """How much the policy of each model's pool remembers."""
-        return {model: desk.policy.remembered() for model, desk in self._desks.items()}
+        """How much the policy of each model's pool remembers, and the shadow beside it."""
+        return {model: desk.remembered() for model, desk in self._desks.items()}
 
     def removed(self, replica: Replica) -> None:
         """`replica` has left the fleet."""

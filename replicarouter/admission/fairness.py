@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replicarouter.admission.queue import Line
+    from replicarouter.admission.queue import Line, Place
 
 DEFAULT_WEIGHT = 1.0
 
@@ -16,7 +16,7 @@ class Account:
     """One caller before the replicas of a book.
 
     `held` counts its outstanding requests there; `turn` is the virtual time at which its next waiting
-    request is due; `lines` are those in which it waits, by model and rank of priority.
+    request is due; `lines` are those in which it waits, by their places.
     """
 
     __slots__ = ("book", "caller", "held", "lines", "turn", "weight")
@@ -27,7 +27,7 @@ class Account:
         self.weight = weight
         self.held = 0
         self.turn = 0.0
-        self.lines: dict[tuple[str, int], Line] = {}
+        self.lines: dict[Place, Line] = {}
 
 
 class Book:

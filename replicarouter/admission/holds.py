@@ -20,7 +20,8 @@ class Holds:
     def __init__(self, over: Callable[[Waiter], None]) -> None:
         self._over = over
         self._held: dict[Waiter, tuple[Replica, asyncio.TimerHandle]] = {}
-        self._counts: dict[str, int] = {}
+        self.counts: dict[Replica, int] = {}
+        """How many are held for each replica, if any are. To be read only."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -33,27 +34,34 @@ class Holds:
         seconds = min(max(SHORTEST, wait.seconds), most)
         timer = asyncio.get_running_loop().call_later(seconds, self._end, waiter)
         self._held[waiter] = wait.replica, timer
-        self._counts[waiter.pool.model] = self.count(waiter.pool.model) + 1
+        self.counts[wait.replica] = self.counts.get(wait.replica, 0) + 1
 
     def drop(self, waiter: Waiter) -> None:
         """Hold it no more, if it is held."""
         held = self._held.pop(waiter, None)
-        if held is not None:
-            held[1].cancel()
-            self._counts[waiter.pool.model] -= 1
+        if held is None:
+            return
+        replica, timer = held
+        timer.cancel()
+        left = self.counts[replica] - 1
+        if left:
+            self.counts[replica] = left
+        else:
+            del self.counts[replica]
 
-    def keeps_from(self, waiter: Waiter, replica: Replica) -> bool:
-        """Whether it waits for another replica than this one."""
+    def has_place(self, replica: Replica) -> bool:
+        """Whether one more may be held for this replica: no more than it takes requests at a time, for the
+        last of them would wait for as long as a whole request takes, and longer."""
+        return self.counts.get(replica, 0) < max(1, replica.most)
+
+    def awaited_by(self, waiter: Waiter) -> Replica | None:
+        """Whom it is held for; None when it is not held."""
         held = self._held.get(waiter)
-        return held is not None and held[0] is not replica
+        return None if held is None else held[0]
 
     def of(self, replica: Replica) -> list[Waiter]:
         """Who waits for this replica."""
         return [waiter for waiter, (awaited, _) in self._held.items() if awaited is replica]
-
-    def count(self, model: str) -> int:
-        """How many requests for a model are held."""
-        return self._counts.get(model, 0)
 
     def _end(self, waiter: Waiter) -> None:
         self.drop(waiter)

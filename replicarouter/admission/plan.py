@@ -9,9 +9,6 @@ from replicarouter.policies.base import Policy
 from replicarouter.protocol.request import Needs
 from replicarouter.settings import PolicyOptions
 
-_NOT_TOLD = {"session_headers", "stick_to_api_key", "shadow", "decisions_per_second"}
-"""Options that say how keys are read and what is recorded: no policy goes by them."""
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyPlan:
@@ -36,10 +33,14 @@ class PolicyPlan:
         """Make a policy for one pool."""
         return self.table[name].of(self.options)
 
-    @property
-    def told(self) -> Mapping[str, Any]:
-        """What policies go by: while it stays the same, so may they."""
-        return self.options.model_dump(exclude=_NOT_TOLD)
+    def told(self, name: str) -> Mapping[str, Any]:
+        """What a policy goes by: while it stays the same, so may the policy."""
+        return self.options.model_dump(include=set(self.table[name].options))
+
+    def makes_as(self, before: "PolicyPlan", name: str) -> bool:
+        """Whether a policy of this name is the same as under the plan before."""
+        same = before.table.get(name) is self.table[name]
+        return same and before.told(name) == self.told(name)
 
     @property
     def wants_keys(self) -> bool:

@@ -7,6 +7,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from replicarouter.admission.backlog import Backlog
 from replicarouter.admission.fairness import Account, Book
@@ -20,10 +21,15 @@ SLACK = 32
 """Outdated entries that the heap of a lane may hold beside as many as it has valid ones."""
 
 
+Place = tuple[str, int, Replica | None]
+"""Which of its caller's lines a request stands in: model, rank of priority, and the replica that it waits
+for if it waits for one alone."""
+
+
 @dataclass(slots=True, eq=False)
 class Waiter:
     """One queued request. `granted` resolves with its lease; whoever resolves it must find it open.
-    It waits `since` then, in seconds on the router's clock."""
+    It waits `since` then, in seconds on the router's clock. `awaited` is for the queue to change."""
 
     serial: int
     request: InferenceRequest
@@ -34,11 +40,12 @@ class Waiter:
     account: Account
     only: Replica | None = None
     since: float = 0.0
+    awaited: Replica | None = None
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Which of its caller's lines it stands in: model and rank of priority."""
-        return self.pool.model, self.exchange.priority
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.pool.model, self.exchange.priority, self.awaited
 
     def may_use(self, replica: Replica) -> bool:
         """Whether `replica` could serve it, and it still waits."""
@@ -60,9 +67,20 @@ class Line:
     waiters: "OrderedDict[Waiter, None]" = field(default_factory=OrderedDict)
     entry: Entry | None = None
 
+    def add(self, waiter: Waiter) -> None:
+        """Let one more wait in its order. Whoever has stood elsewhere is older than nearly all."""
+        waiters = self.waiters
+        last = next(reversed(waiters), None)
+        waiters[waiter] = None
+        if last is not None and last.serial > waiter.serial:
+            older = list(takewhile(lambda one: one.serial < waiter.serial, waiters))
+            for one in (waiter, *reversed(older)):
+                waiters.move_to_end(one, last=False)
+
 
 class Lane:
-    """The lines for one model, in one rank of priority, of callers of one weight."""
+    """The lines for one model and those who await one replica or any, in one rank of priority, of callers
+    of one weight."""
 
     __slots__ = ("_heap", "_serial", "lines", "rank", "weight")
 
@@ -117,7 +135,7 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self._lanes: dict[str, dict[tuple[int, float], Lane]] = {}
+        self._lanes: dict[tuple[str, Replica | None], dict[tuple[int, float], Lane]] = {}
         self._backlogs: dict[int, Backlog] = {}
         self.waiters: dict[Waiter, None] = {}
         """Everybody, in order of arrival. To be read only."""
@@ -128,12 +146,7 @@ class Queue:
         account = waiter.account
         if not account.lines:
             account.book.begin(account)
-        line = account.lines.get(waiter.place)
-        if line is None:
-            line = account.lines[waiter.place] = self._new_line(waiter)
-        line.waiters[waiter] = None
-        if len(line.waiters) == 1:
-            line.lane.place(line)
+        self._line_up(waiter)
         rank = waiter.exchange.priority
         if rank not in self._backlogs:
             self._backlogs[rank] = Backlog()
@@ -145,17 +158,21 @@ class Queue:
             return False
         del self.waiters[waiter]
         account = waiter.account
-        line = account.lines[waiter.place]
-        del line.waiters[waiter]
-        if line.waiters:
-            line.lane.place(line)
-        else:
-            self._close(waiter.place, line)
+        self._step_out(waiter, waiter.place)
         rank = waiter.exchange.priority
         self._backlogs[rank].remove(account)
         if not self._backlogs[rank]:
             del self._backlogs[rank]
         return True
+
+    def move(self, waiter: Waiter, awaited: Replica | None) -> None:
+        """Let a request wait for one replica alone, or for any with None. It is as old as before."""
+        if awaited is waiter.awaited:
+            return
+        before, waiter.awaited = waiter.place, awaited
+        if waiter in self.waiters:
+            self._line_up(waiter)
+            self._step_out(waiter, before)
 
     def shift(self, account: Account) -> None:
         """What its caller holds, or its turn, has changed: move its lines to where they belong."""
@@ -163,15 +180,19 @@ class Queue:
             line.lane.place(line)
 
     def waiting_for(self, pool: Pool) -> bool:
-        """Whether anybody waits for this pool."""
-        return pool.model in self._lanes
+        """Whether anybody waits for this pool, and not for one replica alone."""
+        return (pool.model, None) in self._lanes
 
-    def offer(self, models: Iterable[str], take: Callable[[Waiter], bool]) -> bool:
-        """Offer something to the waiters for these models in their order, until one says it took it.
+    def offer(
+        self, models: Iterable[str], take: Callable[[Waiter], bool], replica: Replica | None = None
+    ) -> bool:
+        """Offer something to the waiters for these models in their order, until one says it took it; to
+        those who wait for `replica` alone, too, and to those who wait for another one not.
 
         `take` may change the queue only when it takes. False when nobody does.
         """
-        lanes = self._all_lanes(models)
+        awaited = (None,) if replica is None else (None, replica)
+        lanes = [lane for model in models for one in awaited for lane in self._lanes_at(model, one)]
         ranks = sorted({lane.rank for lane in lanes})
         return any(_offer([lane for lane in lanes if lane.rank == rank], take) for rank in ranks)
 
@@ -188,30 +209,48 @@ class Queue:
         largest = backlog.largest()
         if rank == worst and backlog.size(account, more=1) >= backlog.size(largest):
             return None
-        lines = [line for (_, where), line in largest.lines.items() if where == worst]
+        lines = [line for (_, where, _), line in largest.lines.items() if where == worst]
         return max((next(reversed(line.waiters)) for line in lines), key=lambda one: one.serial)
 
-    def _all_lanes(self, models: Iterable[str]) -> list[Lane]:
-        return [lane for model in models if (lanes := self._lanes.get(model)) for lane in lanes.values()]
+    def _lanes_at(self, model: str, awaited: Replica | None) -> Iterable[Lane]:
+        lanes = self._lanes.get((model, awaited))
+        return () if lanes is None else lanes.values()
+
+    def _line_up(self, waiter: Waiter) -> None:
+        lines, place = waiter.account.lines, waiter.place
+        line = lines.get(place)
+        if line is None:
+            line = lines[place] = self._new_line(waiter)
+        line.add(waiter)
+        line.lane.place(line)
+
+    def _step_out(self, waiter: Waiter, place: Place) -> None:
+        line = waiter.account.lines[place]
+        del line.waiters[waiter]
+        if line.waiters:
+            line.lane.place(line)
+        else:
+            self._close(place, line)
 
     def _new_line(self, waiter: Waiter) -> Line:
-        (model, rank), account = waiter.place, waiter.account
-        lanes = self._lanes.setdefault(model, {})
+        (model, rank, awaited), account = waiter.place, waiter.account
+        lanes = self._lanes.setdefault((model, awaited), {})
         lane = lanes.get((rank, account.weight))
         if lane is None:
             lane = lanes[rank, account.weight] = Lane(rank, account.weight)
         lane.lines += 1
         return Line(account, lane)
 
-    def _close(self, place: tuple[str, int], line: Line) -> None:
+    def _close(self, place: Place, line: Line) -> None:
         """Take away a line in which nobody waits."""
-        (model, rank), lane, account = place, line.lane, line.account
+        (model, rank, awaited), lane, account = place, line.lane, line.account
         line.entry = None
         lane.lines -= 1
         if not lane.lines:
-            del self._lanes[model][rank, lane.weight]
-            if not self._lanes[model]:
-                del self._lanes[model]
+            lanes = self._lanes[model, awaited]
+            del lanes[rank, lane.weight]
+            if not lanes:
+                del self._lanes[model, awaited]
         del account.lines[place]
         if not account.lines:
             account.book.end(account)

@@ -60,7 +60,7 @@ class Shadow:
         """What it says where the real policy chose `real`. Times to wait are in seconds, 0 for none."""
         affinity, found = request.affinity, request.found
         request.affinity, request.found = NONE, 0
-        own_view = View(view.replicas, view.candidates, view.now, self._random, view.waited)
+        own_view = View(view.replicas, view.candidates, view.now, self._random, view.waited, view.held)
         choice = self.policy.pick(request, own_view)
         if isinstance(choice, Wait):
             advice = Advice(choice.replica, choice.seconds, request.affinity, request.found)

@@ -25,6 +25,9 @@ _WHOLE_PROMPTS = (str, list, Opaque)
 _NEXT_PROMPT = b"\xff\xff\xff\xff"
 """No token has this number."""
 
+_PROMPT_COST = 4 * PIECE_COST
+"""Cost of one of several prompts beside its pieces."""
+
 
 def find_prompt(fields: Mapping[str, Any]) -> tuple[str, Any]:
     """The name and value of the field with the prompt; an empty name if there is none.
@@ -68,7 +71,8 @@ def add_opening(pieces: Pieces, fields: Mapping[str, Any]) -> None:
     for name in _TOOLS:
         value = get(name)
         if value:
-            pieces.add(f"{MARK}{name}\n{pieces.shown(pieces.dumped(value))}")
+            pieces.add(f"{MARK}{name}\n")
+            pieces.add_dumped(pieces.dumped(value))
     for name in _INSTRUCTIONS:
         value = get(name)
         if value:
@@ -80,7 +84,7 @@ def add_opening(pieces: Pieces, fields: Mapping[str, Any]) -> None:
             for one in value if type(value) is list else (value,):
                 if pieces.full:
                     return
-                pieces.add_media(one)
+                pieces.add_media(pieces.dumped(one))
 
 
 def add_messages(pieces: Pieces, name: str, prompt: Any) -> None:
@@ -115,19 +119,21 @@ def _several(prompts: Sequence[Any], left: int) -> bytes:
     """Lists of token ids, or whole conversations, one after the other, as long as something is `left`."""
     texts: list[bytes] = []
     for one in prompts:
-        pieces = Pieces(left)
-        if pieces.full:
+        if left <= 0:
             break
-        texts.append(_one_of_several(pieces, one))
-        left = pieces.left - len(texts[-1]) - PIECE_COST
+        text, left = _one_of_several(one, left)
+        texts.append(text)
+        left -= len(text) + _PROMPT_COST
     return _NEXT_PROMPT.join(texts)
 
 
-def _one_of_several(pieces: Pieces, prompt: Any) -> bytes:
+def _one_of_several(prompt: Any, left: int) -> tuple[bytes, int]:
+    """Its text, and what is left of what may be spent on pieces."""
+    pieces = Pieces(left)
     if type(prompt) is list and prompt and type(prompt[0]) is int:
         try:
-            return array("I", prompt).tobytes()
+            return array("I", prompt).tobytes(), left
         except (OverflowError, TypeError):
-            return pieces.dumped(prompt)
+            return pieces.dumped(prompt), pieces.left
     add_messages(pieces, "messages", prompt)
-    return pieces.encoded()
+    return pieces.encoded(), pieces.left

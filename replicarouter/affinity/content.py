@@ -95,11 +95,11 @@ def _add_part(pieces: Pieces, part: Any, nested: int) -> None:
     if type(text) is str and (kind is None or kind in _TEXT_KINDS):
         pieces.add(text)
     elif kind in _MEDIA_KINDS or (kind is None and not _MEDIA_KINDS.isdisjoint(part)):
-        pieces.add_media(_without(part, "cache_control"))
+        pieces.add_media(pieces.dumped(_without(part, "cache_control")))
     elif nested < _MOST_NESTED and type(part.get("content")) in (str, list):
         # The result of a tool, a search or the like: text and images of its own.
         about = _without(_without(part, "cache_control"), "content")
-        pieces.add(pieces.shown(pieces.dumped(about)))
+        pieces.add_dumped(pieces.dumped(about))
         add_content(pieces, part["content"], nested + 1)
     else:
         _add_unknown(pieces, _without(part, "cache_control"))
@@ -120,6 +120,6 @@ def _add_unknown(pieces: Pieces, value: Any) -> None:
         return
     dumped = pieces.dumped(value)
     if len(dumped) > LONGEST_JSON and b"base64" in dumped:
-        pieces.add_media(value)
+        pieces.add_media(dumped)
     else:
-        pieces.add(pieces.shown(dumped))
+        pieces.add_dumped(dumped)

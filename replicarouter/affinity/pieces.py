@@ -50,9 +50,13 @@ class Pieces:
         self._texts.append(text)
         self.left -= len(text) + PIECE_COST
 
-    def add_media(self, value: Any) -> None:
-        """Append what stands for an image or the like: a hash of its content, as often as it weighs."""
-        self.add(_weighed(xxh3_64_hexdigest(self.dumped(value))))
+    def add_media(self, dumped: bytes) -> None:
+        """Append what stands for an image or the like: a hash of its JSON, as often as it weighs."""
+        self.add(_weighed(xxh3_64_hexdigest(dumped)))
+
+    def add_dumped(self, dumped: bytes) -> None:
+        """Append JSON as it is, or the most that one text may have: numbers grow when they are dumped."""
+        self.add(dumped[:MOST_COST].decode(errors="ignore"))
 
     def dumped(self, value: Any) -> bytes:
         """Canonical JSON in UTF-8: without spaces, fields in the order in which they were sent.
@@ -68,12 +72,8 @@ class Pieces:
         except TypeError:
             pass
         said = _said(value, max(1, self.left // PIECE_COST))
-        self.left -= len(said) * PIECE_COST
+        self.left -= (len(said) + 2) * PIECE_COST  # to be refused takes as long as two pieces
         return ",".join(said).encode()
-
-    def shown(self, dumped: bytes) -> str:
-        """What was dumped as text, as much of it as may still be added: numbers grow when they are dumped."""
-        return dumped[: max(self.left, 0)].decode(errors="ignore")
 
     def encoded(self) -> bytes:
         """The pieces as one text in UTF-8; lone surrogates, which JSON may contain, are kept."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from random import Random
 from typing import ClassVar, NamedTuple, Protocol, Self
 
@@ -73,6 +74,10 @@ class Remembered(NamedTuple):
     outlived: int = 0
     cut: int = 0
 
+    def plus(self, other: "Remembered") -> "Remembered":
+        """What two remember together."""
+        return Remembered(*map(add, self, other))
+
 
 Figures = Mapping[str, Mapping[str, float]]
 """For each candidate, by name, what a policy compares: a name and a number each."""
@@ -82,18 +87,21 @@ class Policy(Protocol):
     """Chooses which replica gets the next request. One object serves one pool.
 
     `needs` says what it has to know of a request; the fields of others may be empty. `learns` says that
-    `sent`, `began` and `finished` are to be called; the others spare them. Times are in seconds on the
-    router's clock. No method raises, whatever the request."""
+    `sent`, `began` and `finished` are to be called; the others spare them. `options` names the fields of
+    `PolicyOptions` that it goes by: while these stay the same, it keeps what it has learned. Times are in
+    seconds on the router's clock. No method raises, whatever the request."""
 
     needs: ClassVar[Needs]
     learns: ClassVar[bool]
+    options: ClassVar[frozenset[str]]
 
     @classmethod
     def of(cls, options: PolicyOptions) -> Self:
         """Make one that goes by `options`."""
 
     def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
-        """Choose one of `view.candidates`, or ask to wait; note how in `request.affinity`."""
+        """Choose one of `view.candidates`, or ask to wait, unless `view.waited` is infinite; note how in
+        `request.affinity`."""
 
     def explain(self, request: InferenceRequest, view: View) -> Figures:
         """What `pick` would compare now. Changes nothing, so that it may be asked beside `pick`."""
@@ -119,6 +127,7 @@ class Forgetful:
 
     needs: ClassVar[Needs] = Needs.NOTHING
     learns: ClassVar[bool] = False
+    options: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def of(cls, options: PolicyOptions) -> Self:  # noqa: ARG003

@@ -55,6 +55,7 @@ class Keyed(Forgetful, ABC):
     """
 
     learns: ClassVar[bool] = True
+    options: ClassVar[frozenset[str]] = frozenset({"load_factor"})
 
     def __init__(self, load_factor: float = 1.25, most_keys: int = MOST_KEYS) -> None:
         self._full = load_factor

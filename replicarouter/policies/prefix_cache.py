@@ -24,7 +24,7 @@ BUSY = 2.0
 """How many times the mean cost of the pool a replica may have more, where something is found: in a pool
 that has no room to spare nothing gets better by computing things twice."""
 
-REQUEST_SECONDS = 0.06
+REQUEST_SECONDS = 0.08
 """What one more outstanding request costs the others there, in seconds of their prefill: a step takes some
 0.25 ms longer for each sequence in it, and an answer has a few hundred steps."""
 

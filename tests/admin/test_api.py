@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replicarouter.admin.api import LISTED
-from replicarouter.admission.decisions import Case, Draft
+from replicarouter.admission.decisions import MOST_OF_ONE, Case, Draft
 from replicarouter.errors import RouterError
 from replicarouter.fleet.ledger import OUTSTANDING
 from replicarouter.fleet.lifecycle import Duty
@@ -308,6 +308,20 @@ async def test_decisions_are_shown_by_request_and_listed(open_door: Open) -> Non
         "attempt": 1,
         "age": 2.0,
     }
+
+
+async def test_the_newest_decisions_of_an_id_are_shown(open_door: Open) -> None:
+    door = await open_door()
+    replicas = door.watched.fleet.replicas
+    for _ in range(MOST_OF_ONE + 5):
+        exchange = an_exchange(client_id="same", model="m1")
+        view = View(replicas, replicas, door.watched.clock(), Random(1))
+        case = Case("random", RandomChoice(), None, a_request(), exchange, view, (), None)
+        door.decisions.keep(Draft(case), replicas[0])
+        door.watched.clock.move(1.0)
+
+    attempts = (await door.ask("/admin/decisions/same")).json()["attempts"]
+    assert [one["age"] for one in attempts] == list(range(MOST_OF_ONE, 0, -1))
 
 
 async def test_a_request_without_a_decision_is_404_and_says_why(open_door: Open) -> None:

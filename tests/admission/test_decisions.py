@@ -3,9 +3,18 @@
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 
-from replicarouter.admission.decisions import CAPACITY, MOST_OF_ONE, MOST_REPLICAS, Case, Decisions, Draft
+from replicarouter.admission.decisions import (
+    CAPACITY,
+    MOST_BYTES,
+    MOST_OF_ONE,
+    MOST_REPLICAS,
+    Case,
+    Decisions,
+    Draft,
+)
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.lifecycle import Event
 from replicarouter.policies.base import View, Wait
@@ -28,6 +37,11 @@ def keep(decisions: Decisions, number: int = 0, now: float = 1000.0, **fields: A
     decisions.keep(Draft(case), case.view.candidates[0])
 
 
+def told(decisions: Decisions, request_id: str, now: float) -> list[dict[str, Any]]:
+    """What is told of an id."""
+    return [orjson.loads(one) for one in decisions.of(request_id, now)]
+
+
 def a_kept_scene(*names: str, per_second: int = 50, **options: Any) -> tuple[Scene, Decisions]:
     desks = desks_for(a_plan(**options), decisions=per_second)
     scene = a_scene(*(names or ("a", "b", "c")), most=1, make_policy=desks)
@@ -45,7 +59,7 @@ def test_a_decision_says_what_was_compared_and_why_the_others_were_not() -> None
     exchange = an_exchange(client_id="mine", upstream_id="theirs", model="m1")
     assert scene.admission.grant(a_request(), scene.pool, exchange, [named(fleet, "d")]) is not None
 
-    (decision,) = decisions.of("mine", 1003.0)
+    (decision,) = told(decisions, "mine", 1003.0)
     assert decision == {
         "age": 3.0,
         "request_id": "mine",
@@ -65,14 +79,14 @@ def test_a_decision_says_what_was_compared_and_why_the_others_were_not() -> None
         "not_candidates_left_out": 0,
         "shadow": None,
     }
-    assert decisions.of("theirs", 1003.0) == [decision]
+    assert told(decisions, "theirs", 1003.0) == [decision]
 
 
 def test_a_stored_response_leaves_no_choice() -> None:
     scene, decisions = a_kept_scene("a", "b")
     owner = named(scene.fleet, "b")
     assert scene.admission.grant(a_request(), scene.pool, an_exchange(client_id="x"), [], owner)
-    (decision,) = decisions.of("x", 1000.0)
+    (decision,) = told(decisions, "x", 1000.0)
     assert (decision["chosen"], decision["not_candidates"]) == ("b", {"a": "not_owner"})
 
 
@@ -82,14 +96,14 @@ def test_figures_are_those_of_before_the_choice() -> None:
     scene.fleet.regroup()
     scene.granted()
     scene.granted()
-    figures = [one["candidates"][0]["figures"] for one in decisions.of("c", 1000.0)]
+    figures = [one["candidates"][0]["figures"] for one in told(decisions, "c", 1000.0)]
     assert figures == [{"load": 0, "cost": 1.0}, {"load": 1, "cost": 2.0}]
 
 
 def test_what_the_shadow_says_stands_beside() -> None:
     scene, decisions = a_kept_scene("a", "b", shadow=Last)
     scene.granted()
-    (decision,) = decisions.of("c", 1000.0)
+    (decision,) = told(decisions, "c", 1000.0)
     assert decision["chosen"] == "a"
     assert decision["shadow"] == {
         "policy": "random",
@@ -109,7 +123,7 @@ async def test_a_request_that_is_held_is_told_of_and_what_became_of_it() -> None
     scene.give_back(lease)
     await scene.served()
 
-    held, granted = decisions.of("1", scene.clock())
+    held, granted = told(decisions, "1", scene.clock())
     assert held["held_for"] == {"replica": "a", "seconds": 60.0}
     assert held["chosen"] is None
     assert (granted["held_for"], granted["chosen"], granted["waited"]) == (None, "a", 2.0)
@@ -120,29 +134,58 @@ def test_so_many_are_kept_and_the_oldest_goes() -> None:
     for number in range(CAPACITY + 3):
         keep(decisions, number)
     assert len(decisions) == CAPACITY
-    assert [decisions.of(name, 1000.0) for name in ("c0", "u2", "c2")] == [[], [], []]
-    assert len(decisions.of("c3", 1000.0)) == len(decisions.of(f"u{CAPACITY + 2}", 1000.0)) == 1
+    assert [told(decisions, name, 1000.0) for name in ("c0", "u2", "c2")] == [[], [], []]
+    assert len(told(decisions, "c3", 1000.0)) == len(told(decisions, f"u{CAPACITY + 2}", 1000.0)) == 1
     assert len(decisions._by_id) == 2 * CAPACITY
-    latest = [one["request_id"] for one in decisions.latest(2, 1000.0)]
+    latest = [orjson.loads(one)["request_id"] for one in decisions.latest(2, 1000.0)]
     assert latest == [f"c{CAPACITY + 2}", f"c{CAPACITY + 1}"]
 
 
-def test_the_same_id_many_times_is_kept_like_others() -> None:
+def test_of_an_id_that_comes_again_and_again_the_newest_are_told() -> None:
+    """It may be the client's: all that it has would be more than can be written in one go."""
     decisions = Decisions(50)
     for number in range(CAPACITY + 3):
-        keep(decisions, number, client_id="same", upstream_id="same")
-    assert len(decisions.of("same", 1000.0)) == CAPACITY
+        keep(decisions, now=float(number), client_id="same", upstream_id="same")
+    ages = [one["age"] for one in told(decisions, "same", CAPACITY + 2.0)]
+    assert ages == list(range(MOST_OF_ONE - 1, -1, -1))
     for number in range(CAPACITY):
         keep(decisions, number)
-    assert decisions.of("same", 1000.0) == []
+    assert told(decisions, "same", 1000.0) == []
+
+
+def test_large_ones_are_kept_within_their_bytes() -> None:
+    decisions = Decisions(50)
+    case = a_case()
+    case.request.affinity = "x" * 20_000
+    size = len(decisions_of_one(case))
+    for _ in range(MOST_BYTES // size + 100):
+        decisions.keep(Draft(case), case.view.candidates[0])
+    kept = sum(map(len, decisions.latest(CAPACITY, 1000.0))) + len(decisions) * size
+    assert 0.9 * MOST_BYTES < kept < 1.1 * MOST_BYTES
+    assert sum(one.size for one in decisions._ring) == decisions._bytes <= MOST_BYTES
+
+    huge = a_case(an_exchange(client_id="huge"))
+    huge.request.affinity = "x" * MOST_BYTES
+    decisions.keep(Draft(huge), huge.view.candidates[0])
+    assert len(decisions) == len(decisions.of("huge", 1000.0)) == 1
+    keep(decisions, 7)
+    assert [len(decisions), len(decisions.of("c7", 1000.0)), decisions.of("huge", 1000.0)] == [1, 1, []]
+
+
+def decisions_of_one(case: Case) -> bytes:
+    """The document of one decision."""
+    decisions = Decisions(50)
+    decisions.keep(Draft(case), case.view.candidates[0])
+    (document,) = decisions.of(case.exchange.client_id, 1000.0)
+    return document
 
 
 def test_ids_from_outside_are_cut_and_made_writable() -> None:
     decisions = Decisions(50)
     for given in ("x" * 5000, "\udcff"):
         keep(decisions, client_id=given)
-        assert len(decisions.of(given, 1000.0)) == 1
-    assert len(decisions.of("x" * 5000, 1000.0)[0]["request_id"]) < 1000
+        assert len(told(decisions, given, 1000.0)) == 1
+    assert len(told(decisions, "x" * 5000, 1000.0)[0]["request_id"]) < 1000
 
 
 def due(decisions: Decisions, now: float, count: int) -> int:
@@ -195,8 +238,8 @@ def test_what_was_begun_is_recorded_to_its_end() -> None:
         other = an_exchange(client_id="other", upstream_id="other", model="m1")
         assert scene.admission.grant(a_request(), scene.pool, other, [])
     again = scene.granted([first.replica])
-    assert [one["chosen"] for one in decisions.of("c", 1000.0)] == ["a", again.replica.name]
-    assert decisions.of("other", 1000.0) == []
+    assert [one["chosen"] for one in told(decisions, "c", 1000.0)] == ["a", again.replica.name]
+    assert told(decisions, "other", 1000.0) == []
 
     assert decisions.due_at == pytest.approx(1002.0)
 
@@ -216,7 +259,7 @@ def test_a_large_fleet_is_told_of_in_part_and_counts_as_several() -> None:
     chosen = case.view.candidates[-1]
     decisions.keep(Draft(case), chosen)
 
-    (decision,) = decisions.of("c", 1000.0)
+    (decision,) = told(decisions, "c", 1000.0)
     assert len(decision["candidates"]) == MOST_REPLICAS
     assert decision["candidates"][0]["replica"] == chosen.name
     assert decision["candidates_left_out"] == 9 * MOST_REPLICAS
@@ -229,12 +272,12 @@ def test_what_a_large_fleet_has_besides_candidates_is_told_of_in_part() -> None:
     decisions = Decisions(5)
     draft = Draft(Case(case.name, case.policy, None, case.request, case.exchange, few, (), None))
     decisions.keep(draft, few.candidates[0])
-    (decision,) = decisions.of("c", 1000.0)
+    (decision,) = told(decisions, "c", 1000.0)
     assert (len(decision["not_candidates"]), decision["not_candidates_left_out"]) == (MOST_REPLICAS, 4)
 
 
 def test_a_hold_is_kept_without_a_choice() -> None:
     decisions, case = Decisions(5), a_case()
     decisions.keep(Draft(case), Wait(case.view.candidates[1], 1.5))
-    (decision,) = decisions.of("c", 1000.0)
+    (decision,) = told(decisions, "c", 1000.0)
     assert (decision["chosen"], decision["held_for"]) == (None, {"replica": "r1", "seconds": 1.5})

@@ -7,7 +7,7 @@ from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Policy, View, Wait
+from replicarouter.policies.base import Policy, Remembered, View, Wait
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import PolicyOptions
 from replicarouter.telemetry.metrics import Metrics
@@ -27,10 +27,17 @@ class Keyed(Stubborn):
 
 class Blocks(Last):
     needs = Needs.BLOCKS
+    options = frozenset({"prefix_index_bytes"})
+
+    def remembered(self) -> Remembered:
+        return Remembered(3, 20, 1, 4)
 
 
 class Unlearned(Stubborn):
     learns = False
+
+    def remembered(self) -> Remembered:
+        return Remembered(10, 50, 5)
 
 
 TABLE: dict[str, type[Policy]] = {
@@ -142,13 +149,34 @@ def test_only_the_pools_whose_policy_changes_begin_anew() -> None:
     assert scene.policies()[1] is not other
 
 
-def test_options_that_no_policy_goes_by_change_no_policy() -> None:
-    scene = TwoPools(plan())
-    before = scene.policies()
-    scene.reload(plan(decisions_per_second=1, stick_to_api_key=True))
-    assert scene.policies() == before
-    scene.reload(plan(load_factor=9))
-    assert not set(scene.policies()) & set(before)
+def test_a_policy_begins_anew_only_for_options_that_it_goes_by() -> None:
+    scene = TwoPools(plan(by_model={"m2": "prefix-cache"}))
+    one, other = scene.policies()
+    scene.reload(plan(by_model={"m2": "prefix-cache"}, decisions_per_second=1, stick_to_api_key=True))
+    assert scene.policies() == [one, other]
+    scene.reload(plan(by_model={"m2": "prefix-cache"}, load_factor=9))
+    assert scene.policies() == [one, other]
+    scene.reload(plan(by_model={"m2": "prefix-cache"}, load_factor=9, prefix_index_bytes=1000))
+    assert scene.policies()[0] is one
+    assert scene.policies()[1] is not other
+
+
+def test_a_shadow_begins_anew_only_for_options_that_it_goes_by() -> None:
+    scene = TwoPools(plan(shadow="prefix-cache"))
+    desk = scene.desks.of(scene.one.pool)
+    policy, shadow = desk.policy, desk.shadow
+    scene.reload(plan(shadow="prefix-cache", load_factor=9))
+    assert desk.shadow is shadow
+    scene.reload(plan(shadow="prefix-cache", load_factor=9, prefix_index_bytes=1000))
+    assert desk.shadow is not shadow
+    assert desk.policy is policy
+
+
+def test_what_a_shadow_remembers_is_counted_with_the_rest() -> None:
+    scene = TwoPools(plan("round-robin", {"m2": "prefix-cache"}, shadow="prefix-cache"))
+    for one in (scene.one, scene.other):
+        one.granted()
+    assert scene.desks.remembered() == {"m1": (13, 70, 6, 4), "m2": (3, 20, 1, 4)}
 
 
 def test_a_shadow_comes_stays_and_goes() -> None:

@@ -9,7 +9,7 @@ from replicarouter.admission.queue import Lane, Line
 def waits(account: Account) -> None:
     """Let it count as one who waits."""
     account.book.begin(account)
-    account.lines["m1", 0] = Line(account, Lane(0, account.weight))
+    account.lines["m1", 0, None] = Line(account, Lane(0, account.weight))
 
 
 def test_an_account_is_kept_by_name_and_weighs_what_the_shares_say(book: Book) -> None:

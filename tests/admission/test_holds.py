@@ -22,7 +22,7 @@ from tests.admission.conftest import MakeWaiter
 from tests.admission.rig import Last, Patient, Scene, Stubborn, a_plan, a_scene
 from tests.fakes.wire import eventually
 from tests.properties import examples
-from tests.scene import a_replica, named
+from tests.scene import a_replica, a_request, an_exchange, named
 
 LONG = 60.0
 
@@ -34,13 +34,32 @@ class Told(Stubborn):
         super().__init__()
         self.answers = list(answers)
         self.waited: list[float] = []
+        self.held: list[int] = []
 
     def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
         self.waited.append(view.waited)
+        self.held.append(sum(view.held.values()))
         answer = self.answers.pop(0) if self.answers else None
         if answer is None:
             return super().pick(request, view)
         return Wait(view.replicas[answer[0]], answer[1])
+
+
+class Insistent(Stubborn):
+    """Holds every request for the first replica as long as it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+        self.held: list[int] = []
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
+        self.waited.append(view.waited)
+        first = view.replicas[0]
+        self.held.append(view.held.get(first, 0))
+        if first not in view.candidates and view.waited < math.inf:
+            return Wait(first, LONG)
+        return super().pick(request, view)
 
 
 def a_told_scene(*answers: tuple[int, float] | None, most: int = 1) -> tuple[Scene, Told]:
@@ -143,7 +162,7 @@ async def test_a_senseless_time_is_bounded(a_waiter: MakeWaiter, seconds: float)
     holds.drop(waiter)
 
     assert SHORTEST <= ends[0] <= LONGEST + 1
-    assert len(holds) == holds.count("m1") == 0
+    assert len(holds) == len(holds.counts) == 0
 
 
 async def test_whoever_is_held_anew_is_held_once(a_waiter: MakeWaiter) -> None:
@@ -154,12 +173,102 @@ async def test_whoever_is_held_anew_is_held_once(a_waiter: MakeWaiter) -> None:
     holds.hold(waiter, Wait(second, LONG))
     assert timer.cancelled()
 
-    assert (len(holds), holds.count("m1"), holds.of(first), holds.of(second)) == (1, 1, [], [waiter])
-    assert holds.keeps_from(waiter, first)
-    assert not holds.keeps_from(waiter, second)
+    assert (len(holds), holds.counts, holds.of(first), holds.of(second)) == (1, {second: 1}, [], [waiter])
+    assert holds.awaited_by(waiter) is second
     holds.drop(waiter)
     holds.drop(waiter)
-    assert (len(holds), holds.count("m1"), holds.keeps_from(waiter, first)) == (0, 0, False)
+    assert (len(holds), holds.counts, holds.awaited_by(waiter)) == (0, {}, None)
+
+
+async def test_who_may_use_one_replica_alone_is_held_for_no_other() -> None:
+    policy = Insistent()
+    scene = a_scene("a", "b", make_policy=lambda: policy)
+    scene.granted()
+    owner = named(scene.fleet, "b")
+    lease = scene.admission.grant(a_request(), scene.pool, an_exchange(model="m1"), [], owner)
+    assert lease is not None
+    assert lease.replica is owner
+
+    work = scene.admission.wait(a_request(), scene.pool, an_exchange(model="m1"), [], owner)
+    waiting = asyncio.ensure_future(work)
+    await scene.served()
+    assert (len(scene.admission._holds), len(scene.admission._queue.waiters)) == (0, 1)
+    scene.give_back(lease)
+    assert (await asyncio.wait_for(waiting, 5)).replica is owner
+    assert policy.waited == [0.0, math.inf, math.inf]
+
+
+async def test_who_was_refused_somewhere_is_not_held_for_another() -> None:
+    policy = Insistent()
+    scene = a_scene("a", "b", "c", make_policy=lambda: policy)
+    scene.granted()
+    refused = named(scene.fleet, "b")
+    lease = scene.granted([refused])
+    assert lease.replica is named(scene.fleet, "c")
+
+    await scene.queue(1, [refused])
+    scene.give_back(lease)
+    assert await scene.served() == [1]
+    assert policy.waited == [0.0, math.inf, math.inf]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_no_more_are_held_for_a_replica_than_it_takes(most: int) -> None:
+    policy = Insistent()
+    scene = a_scene("a", "b", "c", most=most, make_policy=lambda: policy)
+    first = [scene.granted() for _ in range(most)]
+    for number in range(most + 2):
+        await scene.ask(number)
+    holder = first[0].replica
+    assert scene.admission._holds.counts == {holder: most}
+    assert await scene.served() == [most, most + 1]
+    assert {scene.waiting[number].result().replica.name for number in (most, most + 1)} <= {"b", "c"}
+    assert policy.held == [0] * most + [*range(most + 1), most, most, most]
+
+    for lease in first:
+        scene.give_back(lease)
+    assert len(await scene.served()) == most + 2
+    assert scene.admission._holds.counts == {}
+
+
+async def test_whoever_is_asked_again_does_not_count_against_itself() -> None:
+    """It is held for the only place that there is, and may keep it."""
+    scene, policy = a_told_scene(None, None, (0, LONG), (0, LONG))
+    first, second = scene.granted(), scene.granted()
+    await scene.queue(1)
+    scene.give_back(second)
+    assert scene.admission._holds.counts == {first.replica: 1}
+    scene.give_back(first)
+    assert scene.admission._holds.counts == {first.replica: 1}
+    assert policy.held == [0, 0, 0, 0]
+    scene.waiting[1].cancel()
+
+
+async def test_a_policy_that_insists_where_it_must_not_loses_no_room() -> None:
+    scene = a_scene("a", "b", "c", make_policy=Patient)
+    scene.granted()
+    assert [scene.granted([scene.pool.replicas[0]]).replica.name for _ in range(2)] == ["b", "c"]
+
+
+async def test_who_is_held_is_not_looked_at_when_others_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = a_scene("a", "b", most=50, make_policy=Insistent)
+    for _ in range(50):
+        scene.granted()
+    for number in range(50):
+        await scene.ask(number)
+    assert len(scene.admission._holds) == 50
+    looked: list[Waiter] = []
+    may_use = Waiter.may_use
+
+    def looking(waiter: Waiter, replica: Replica) -> bool:
+        looked.append(waiter)
+        return may_use(waiter, replica)
+
+    monkeypatch.setattr(Waiter, "may_use", looking)
+    scene.admission.room_at(named(scene.fleet, "b"))
+    assert looked == []
+    for waiting in scene.waiting.values():
+        waiting.cancel()
 
 
 GOING: dict[str, Callable[[Scene, Replica], object]] = {
@@ -180,21 +289,6 @@ async def test_when_its_replica_goes_it_is_offered_to_others_at_once(way: str) -
 
     assert await scene.served() == [1]
     assert scene.waiting[1].result().replica is named(scene.fleet, "b")
-
-
-class Insistent(Stubborn):
-    """Holds every request for the first replica as long as it may."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waited: list[float] = []
-
-    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
-        self.waited.append(view.waited)
-        first = view.replicas[0]
-        if first not in view.candidates and view.waited < math.inf:
-            return Wait(first, LONG)
-        return super().pick(request, view)
 
 
 async def test_nobody_is_held_until_its_deadline_is_over() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from replicarouter.admission.plan import PolicyPlan
+from replicarouter.policies import POLICIES
 from replicarouter.policies.base import Policy
 from replicarouter.protocol.request import Needs
 from replicarouter.settings import PolicyOptions
@@ -16,7 +17,7 @@ class Curious(Stubborn):
 
     def __init__(self, options: PolicyOptions | None = None) -> None:
         super().__init__()
-        self.options = options
+        self.given = options
 
     @classmethod
     def of(cls, options: PolicyOptions) -> "Curious":
@@ -38,7 +39,7 @@ def test_a_model_has_its_own_policy_or_the_one_of_all() -> None:
 def test_a_policy_is_made_by_its_options() -> None:
     made = plan(load_factor=2.0).make("session")
     assert isinstance(made, Curious)
-    assert made.options == PolicyOptions(load_factor=2.0)
+    assert made.given == PolicyOptions(load_factor=2.0)
 
 
 def test_no_policy_is_its_own_shadow() -> None:
@@ -48,16 +49,43 @@ def test_no_policy_is_its_own_shadow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "same"),
+    ("options", "others"),
     [
-        ({"shadow": "session", "decisions_per_second": 1, "stick_to_api_key": True}, True),
-        ({"session_headers": ["X-A"]}, True),
-        ({"load_factor": 3}, False),
-        ({"prefix_index_bytes": 1000}, False),
+        ({"shadow": "session", "decisions_per_second": 1, "stick_to_api_key": True}, set()),
+        ({"session_headers": ["X-A"]}, set()),
+        ({"load_factor": 3}, {"session", "prefix-hash"}),
+        ({"prefix_index_bytes": 1000}, {"prefix-cache"}),
     ],
 )
-def test_policies_are_told_some_of_the_options(options: dict[str, Any], same: bool) -> None:
-    assert (plan(**options).told == plan().told) is same
+def test_a_policy_is_another_when_options_change_that_it_goes_by(
+    options: dict[str, Any], others: set[str]
+) -> None:
+    before, after = PolicyPlan("random"), PolicyPlan("random", options=PolicyOptions(**options))
+    assert {name for name in POLICIES if not after.makes_as(before, name)} == others
+
+
+def test_a_policy_of_another_class_is_another() -> None:
+    before = plan()
+    assert plan().makes_as(before, "session")
+    assert not PolicyPlan("session", table={"session": Stubborn}).makes_as(before, "session")
+
+
+class Watched:
+    """Options, and which of them somebody has looked at."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.seen.add(name)
+        return getattr(PolicyOptions(), name)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_goes_by_the_options_that_it_names(name: str) -> None:
+    options: Any = Watched()
+    POLICIES[name].of(options)
+    assert options.seen == POLICIES[name].options
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from replicarouter.admission.fairness import Book
 from replicarouter.admission.queue import SLACK, Queue, Waiter
 from replicarouter.fleet.lifecycle import Event
 from replicarouter.fleet.registry import Pool
+from replicarouter.fleet.replica import Replica
 from tests.admission.conftest import MakeWaiter
-from tests.scene import a_fleet, named
+from tests.scene import a_fleet, a_replica, named
 
 
 class Server:
@@ -366,10 +367,66 @@ async def test_a_lane_keeps_few_outdated_entries(queue: Queue, add: MakeWaiter) 
         add("b")
     for _ in range(2000):
         add("a")
-    lane = next(iter(queue.waiters)).account.lines["m1", 0].lane
+    lane = next(iter(queue.waiters)).account.lines["m1", 0, None].lane
     Server(queue).run(1900)
 
     assert len(lane._heap) <= 2 * 2 + SLACK + 1
+
+
+# For one replica alone
+
+
+async def test_who_waits_for_one_replica_is_offered_nothing_else(queue: Queue, add: MakeWaiter) -> None:
+    one, other = a_replica("a"), a_replica("b")
+    waiters = [add("a") for _ in range(3)]
+    queue.move(waiters[0], one)
+    assert offered(queue) == offered(queue, other) == waiters[1:]
+    assert offered(queue, one) == [waiters[0], *waiters[1:]]
+
+    for waiter in waiters[1:]:
+        queue.move(waiter, one)
+    pool = waiters[0].pool
+    assert offered(queue) == []
+    assert not queue.waiting_for(pool)
+    assert list(queue.waiters) == offered(queue, one) == waiters
+    queue.move(waiters[1], None)
+    assert queue.waiting_for(pool)
+
+
+async def test_whoever_waits_for_any_again_is_as_old_as_before(queue: Queue, add: MakeWaiter) -> None:
+    one = a_replica("a")
+    waiters = [add("a") for _ in range(6)]
+    for waiter in waiters[1:5]:
+        queue.move(waiter, one)
+    for number in (3, 1, 4, 2):
+        queue.move(waiters[number], None)
+    assert offered(queue) == waiters
+
+
+async def test_a_turn_is_not_changed_by_a_move(queue: Queue, add: MakeWaiter) -> None:
+    waiter = add("a")
+    waiter.account.held = 1
+    before = waiter.account.turn, waiter.account.book._competing
+    queue.move(waiter, a_replica("a"))
+    assert (waiter.account.turn, waiter.account.book._competing) == before
+    assert len(waiter.account.lines) == 1
+    assert queue.remove(waiter)
+    assert not waiter.account.lines
+    assert not queue._lanes
+    queue.move(waiter, None)
+    assert not queue._lanes
+
+
+def offered(queue: Queue, replica: Replica | None = None) -> list[Waiter]:
+    """To whom something is offered, in which order."""
+    seen: list[Waiter] = []
+
+    def take(waiter: Waiter) -> bool:
+        seen.append(waiter)
+        return False
+
+    assert not queue.offer(["m1"], take, replica)
+    return seen
 
 
 # May use

@@ -13,11 +13,13 @@ from replicarouter.affinity.canonical import (
     canonical_text,
     find_prompt,
 )
-from replicarouter.affinity.content import MOST_PIECES
+from replicarouter.affinity.pieces import MOST_COST, PIECE_COST, Pieces
 from replicarouter.protocol.json_values import Opaque
 from replicarouter.protocol.request import KEY_FIELDS
 from tests.affinity.bodies import MESSAGES, PNG, SHAPES, TOOL, VALUES, Fields, image, said
 from tests.properties import examples
+
+MANY = MOST_COST // PIECE_COST
 
 
 def chat(*messages: Any, **fields: Any) -> Fields:
@@ -150,7 +152,7 @@ def test_only_fields_are_read_that_are_built_of_large_bodies() -> None:
             return super().get(name, default)
 
     canonical_text(Watched(text="a"))
-    add_opening([], Watched())
+    add_opening(Pieces(), Watched())
     cache_seed(Watched())
     assert set(PROMPT_FIELDS) <= KEY_FIELDS
 
@@ -158,8 +160,36 @@ def test_only_fields_are_read_that_are_built_of_large_bodies() -> None:
 def test_thousands_of_messages_are_not_all_looked_at() -> None:
     messages: list[Any] = [said("user", "a"), [], "", {"type": "x", "content": [{}]}]
     for message in messages:
-        few, more = chat(*[message] * 2 * MOST_PIECES), chat(*[message] * 3 * MOST_PIECES)
+        few, more = chat(*[message] * 2 * MANY), chat(*[message] * 3 * MANY)
         assert canonical_text(few) == canonical_text(more)
+
+
+@pytest.mark.parametrize("name", ["image_data", "video_data", "audio_data"])
+def test_nor_are_thousands_of_images_beside_a_text(name: str) -> None:
+    few, more = ({"text": "a", name: [1] * count} for count in (MANY, 2 * MANY))
+    assert canonical_text(few) == canonical_text(more)
+    assert len(canonical_text(more)) <= MOST_COST
+
+
+@pytest.mark.parametrize("name", ["tools", "functions", "documents", "system", "instructions"])
+@pytest.mark.parametrize("value", [1e15, ["\ud800"], {"a": 2**70}])
+def test_openings_are_bounded_too(name: str, value: Any) -> None:
+    text = canonical_text({"prompt": "a", name: [value] * 50 * MANY})
+    assert len(text) <= MOST_COST + 100
+
+
+@pytest.mark.parametrize("prompt", [[1], [-1], ["a"], [1, "\ud800"]])
+def test_so_are_several_prompts(prompt: list[Any]) -> None:
+    few, more = ({"prompt": [prompt] * count} for count in (MANY, 2 * MANY))
+    assert canonical_text(few) == canonical_text(more)
+    assert len(canonical_text(more)) <= MOST_COST
+
+
+def test_a_message_is_cut_at_the_same_place_in_every_turn() -> None:
+    wide = said("user", "hello", **{f"k{number}": ["\ud800"] for number in range(MANY)})
+    before = canonical_text(chat(wide))
+    later = [said("assistant", "hi"), said("user", "and now?")]
+    assert canonical_text(chat(wide, *later)) == before
 
 
 @pytest.mark.parametrize("name", SHAPES)

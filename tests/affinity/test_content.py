@@ -5,31 +5,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replicarouter.affinity.content import (
-    LONGEST_JSON,
-    MEDIA_CHARACTERS,
-    MOST_PIECES,
-    add_content,
-    add_item,
-    add_more,
-    as_json,
-    media_text,
-)
+from replicarouter.affinity.content import LONGEST_JSON, add_content, add_item, add_more
+from replicarouter.affinity.pieces import MEDIA_CHARACTERS, MOST_COST, PIECE_COST, Pieces
 from replicarouter.protocol.json_values import Opaque
-from tests.affinity.bodies import CALL, VALUES, Fields, image
+from tests.affinity.bodies import CALL, VALUES, Fields, image, said
 from tests.properties import examples
 
 
 def text(content: Any) -> str:
-    pieces: list[str] = []
+    pieces = Pieces()
     add_content(pieces, content)
-    return "".join(pieces)
+    return pieces.encoded().decode("utf-8", "surrogatepass")
 
 
 def more(message: Fields) -> str:
-    pieces: list[str] = []
+    pieces = Pieces()
     add_more(pieces, message)
-    return "".join(pieces)
+    return pieces.encoded().decode("utf-8", "surrogatepass")
 
 
 def part(words: str, **fields: Any) -> Fields:
@@ -101,25 +93,10 @@ def test_what_a_message_lacks_may_be_null_empty_or_left_out() -> None:
 
 
 def test_items_without_a_role_say_what_they_are() -> None:
-    pieces: list[str] = []
+    pieces = Pieces()
     add_item(pieces, {"type": "function_call_output", "call_id": "c1", "output": "blue"})
     add_item(pieces, {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"})
-    assert "".join(pieces) == "\x1efunction_call_output\nblue\x1efunction_call\nnamelookarguments{}"
-
-
-ODD = {
-    "an integer beyond 64 bits": 2**70,
-    "a lone surrogate": "\ud800",
-    "a field with one": {"\ud800": 1},
-    "infinity": float("inf"),
-    "something opaque": [Opaque(1, 2**21)],
-}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_odd_values_have_some_json(name: str) -> None:
-    assert as_json(ODD[name]) == as_json(ODD[name])
-    assert as_json([ODD[name], 1]) != as_json([ODD[name], 2])
+    assert pieces.encoded() == b"\x1efunction_call_output\nblue\x1efunction_call\nnamelookarguments{}"
 
 
 def test_nesting_of_any_depth_ends() -> None:
@@ -128,26 +105,36 @@ def test_nesting_of_any_depth_ends() -> None:
     for _ in range(5000):
         value = [value]
         contents = [{"type": "tool_result", "content": contents}]
-    assert as_json(value)
     assert text(value)
     assert text(contents)
 
 
-def test_fields_keep_the_order_in_which_they_were_sent() -> None:
-    assert as_json({"b": 1, "a": [None, 1.5, "x"]}) == '{"b":1,"a":[null,1.5,"x"]}'
+@pytest.mark.parametrize("part", ["", None, [], {}, {"type": "smell"}, image(), {"content": "a"}, ["\ud800"]])
+def test_thousands_of_parts_are_not_all_looked_at(part: Any) -> None:
+    many = MOST_COST // PIECE_COST
+    assert text([part] * many) == text([part] * 2 * many)
+    assert len(text([part] * many)) <= MOST_COST
 
 
-def test_thousands_of_parts_are_not_all_looked_at() -> None:
-    pieces: list[str] = []
-    add_content(pieces, [{"type": "smell"}] * (MOST_PIECES * 3))
-    assert len(pieces) <= MOST_PIECES + 2
+@pytest.mark.parametrize("part", ["", {"type": "text", "text": ""}])
+def test_nor_are_thousands_of_texts(part: Any) -> None:
+    assert len(text([part] * 2 * MOST_COST)) <= MOST_COST // PIECE_COST
+
+
+@pytest.mark.parametrize("value", [1, "a", ["\ud800"], [2**70], {"base64": "a" * LONGEST_JSON}])
+def test_thousands_of_fields_are_not_all_looked_at(value: Any) -> None:
+    """Within one message, where no end of a message is in sight."""
+    many = 2 * MOST_COST // PIECE_COST
+    message = said("user", "a", **{f"k{number}": value for number in range(2 * many)})
+    looked_at = more(message)
+    assert looked_at == more(dict(list(message.items())[:many]))
+    assert len(looked_at) <= MOST_COST
 
 
 @examples(300)
 @given(VALUES)
 def test_no_value_whatever_raises(value: Any) -> None:
-    pieces: list[str] = []
+    pieces = Pieces()
     add_content(pieces, value)
     add_item(pieces, value)
-    assert "".join(pieces) == "".join(pieces)
-    assert len(media_text(value)) == MEDIA_CHARACTERS
+    assert pieces.encoded() == pieces.encoded()

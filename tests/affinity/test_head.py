@@ -60,6 +60,13 @@ def test_every_turn_has_the_same_head(first: str, later: str, name: str) -> None
     assert None not in heads
 
 
+@pytest.mark.parametrize("value", [1, ["\ud800"], {"base64": "a"}])
+def test_a_message_that_is_cut_has_the_same_head_in_every_turn(value: Any) -> None:
+    wide = said("user", "hello", **{f"k{number}": value for number in range(10_000)})
+    heads = {head(chat(wide, *LATER["chat"][:count])) for count in range(5)}
+    assert len(heads) == 1
+
+
 @examples(200)
 @given(st.lists(MESSAGES, max_size=5), st.text())
 def test_whatever_follows_the_first_answer_does_not_matter(later: list[Any], question: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from replicarouter.affinity.content import MEDIA_CHARACTERS
+from replicarouter.affinity.pieces import MEDIA_CHARACTERS
 from replicarouter.affinity.reader import KeyReader
 from replicarouter.errors import InvalidRequest
 from replicarouter.protocol.endpoints import Body, Endpoints
@@ -73,6 +73,20 @@ def test_only_what_is_wanted_is_read_and_the_body_is_let_go(needs: Needs) -> Non
     assert (request.session is not None) is (Needs.SESSION in needs)
     assert (request.head is not None) is (needs & ~Needs.BLOCKS == Needs.HEAD), "the session comes first"
     assert bool(request.blocks) is bool(request.characters) is (Needs.BLOCKS in needs)
+
+
+@pytest.mark.parametrize(
+    "path", ["/tokenize", "/v1/messages/count_tokens", "/v1/embeddings", "/v1/audio/speech"]
+)
+def test_a_prompt_that_no_cache_keeps_has_no_blocks(path: str) -> None:
+    """Or its tokens would be taken for cached at the replica that only counted them."""
+    endpoint = Endpoints().find(path)
+    assert endpoint is not None
+    for fields in (LONG, {**LONG, "user": None}):
+        request = InferenceRequest(endpoint, "m1", fields=fields)
+        KeyReader([], stick_to_api_key=False).read(request, no_headers(), ALL)
+        assert (list(request.blocks), request.characters) == ([], 0)
+        assert (request.session, request.head) == (keys_of(fields).session, keys_of(fields).head)
 
 
 def test_there_is_a_block_for_each_whole_one() -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from replicarouter.engines import DIALECTS, PARSER, EngineReading
 
 
@@ -46,3 +48,11 @@ def test_capacity_is_summed_over_ranks() -> None:
     )
 
     assert reading.kv_capacity == 700000.0
+
+
+@pytest.mark.parametrize("numbers", [("-5", "1"), ("0", "0"), ("1e308", "1e308"), ("NaN", "+Inf")])
+def test_a_capacity_that_is_no_size_is_unknown(numbers: tuple[str, str]) -> None:
+    page = "".join(
+        f'sglang:max_total_num_tokens{{dp_rank="{rank}"}} {number}\n' for rank, number in enumerate(numbers)
+    )
+    assert read(page.encode()).kv_capacity is None

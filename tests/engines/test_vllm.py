@@ -107,6 +107,16 @@ def test_capacity_is_read_from_labels_that_may_say_none(labels: str, capacity: f
     assert read(f"vllm:cache_config_info{{{labels}}} 1.0\n".encode()).kv_capacity == capacity
 
 
+@pytest.mark.parametrize("name", ["block_size", "num_gpu_blocks", "kv_cache_size_tokens"])
+@pytest.mark.parametrize("number", ["9" * 16, "9" * 401, "9" * 5000, "-16", "+16", "1e9", "\u00b2", ""])
+def test_a_number_that_no_cache_can_have_is_unknown(name: str, number: str) -> None:
+    known = {"block_size": "16", "num_gpu_blocks": "1000", "kv_cache_size_tokens": "None"}
+    labels = ",".join(f'{key}="{value}"' for key, value in {**known, name: number}.items())
+    reading = read(f"vllm:num_requests_running 2\nvllm:cache_config_info{{{labels}}} 1.0\n".encode())
+    assert reading.running == 2.0
+    assert reading.kv_capacity == (16000.0 if name == "kv_cache_size_tokens" else None)
+
+
 def test_blocks_of_older_releases_count_once_for_all_engines() -> None:
     line = b'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="1000"} 1.0\n'
     assert read(line % 0 + line % 1).kv_capacity == 16000.0

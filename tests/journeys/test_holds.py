@@ -11,7 +11,7 @@ from replicarouter.policies.base import View, Wait
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from replicarouter.protocol.request import InferenceRequest
 from tests.fakes.client import Client, chat
-from tests.fakes.replica import OK, FakeReplica, held
+from tests.fakes.replica import OK, FakeReplica, held, reply, sized
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
@@ -33,6 +33,16 @@ class Faithful(LeastOutstanding):
 
 class Hasty(Faithful):
     patience = 0.2
+
+
+class Wistful(LeastOutstanding):
+    """Wants the first replica; once another one has refused a request, it would rather wait."""
+
+    def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:  # type: ignore[override]
+        holder, first = view.replicas[0], view.candidates[0]
+        if first is holder or len(view.candidates) > 1 or view.waited >= PATIENCE:
+            return first
+        return Wait(holder, PATIENCE)
 
 
 class Scene:
@@ -108,3 +118,25 @@ async def test_a_client_that_leaves_meanwhile_is_never_sent(start_router: StartR
     assert (await scene.first.answer()).status == 200
     await eventually(lambda: len(scene.busy.requests) == 1, "one request came")
     assert len(scene.idle.requests) == 0
+
+
+async def test_who_was_refused_is_not_held_while_another_has_room(
+    start_router: StartRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held, it would be answered with the refusal: what is full is not waited for after one."""
+    monkeypatch.setitem(POLICIES, "random", Wistful)
+    gate = asyncio.Event()
+    busy = FakeReplica(held(b"", gate, OK))
+    refusing = FakeReplica(reply(sized(b'{"error": {"message": "busy"}}', status="429 Too Many Requests")))
+    idle = FakeReplica()
+    limits = {"max_outstanding_per_replica": 1}
+    router = await start_router(busy, refusing, idle, policy="random", admission=limits)
+    first = await router.begin(chat(stream=False))
+    await router.stage(sent=1)
+
+    answer = await router.ask(chat(stream=False, headers={"X-Request-Id": "mine"}))
+    assert (answer.status, answer.head.get("x-replicarouter-replica")) == (200, idle.name)
+    attempts = (await router.admin("/admin/decisions/mine")).json()["attempts"]
+    assert [(one["chosen"], one["waited"]) for one in attempts] == [(refusing.name, 0), (idle.name, 0)]
+    gate.set()
+    assert (await first.answer()).status == 200

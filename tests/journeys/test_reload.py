@@ -238,6 +238,36 @@ async def test_the_policies_of_pools_change_and_so_does_what_is_kept_of_decision
     assert listed[1]["request_id"] == "mine"
 
 
+async def test_other_options_do_not_make_it_forget_where_prompts_are(scene: Scene) -> None:
+    """A raw prompt is known by its beginning, as long as the router remembers that."""
+    router = await scene.start(policy="prefix-hash")
+    prompt = "once upon a time " * 40
+
+    async def turn() -> str | None:
+        body = json.dumps({"model": "m1", "prompt": prompt}).encode()
+        answer = await router.ask(request("POST", "/v1/completions", body))
+        assert answer.status == 200
+        return answer.head.get("x-replicarouter-affinity")
+
+    assert await turn() == "new"
+    for options in ({"decisions_per_second": 1}, {"shadow": "random"}, {"prefix_index_bytes": 10_000_000}):
+        await scene.reload(policy="prefix-hash", policy_options=options)
+        prompt += "and then they went on " * 40
+        assert await turn() == "hit"
+
+
+async def test_session_keys_are_read_by_the_headers_of_now(scene: Scene) -> None:
+    router = await scene.start(policy="session")
+    keyed = chat(headers={"X-Own": "mine"})
+
+    async def affinity() -> str | None:
+        return (await router.ask(keyed)).head.get("x-replicarouter-affinity")
+
+    assert await affinity() == "none"
+    await scene.reload(policy="session", policy_options={"session_headers": ["X-Own"]})
+    assert [await affinity() for _ in range(2)] == ["new", "hit"]
+
+
 async def asks(router: Served, raw: bytes) -> int:
     return (await router.ask(raw)).status
 

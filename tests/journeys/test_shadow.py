@@ -88,6 +88,8 @@ async def test_what_it_would_have_found_and_how_even_it_would_have_been_is_count
     metrics = await router.metrics()
     assert metrics.value("shadow_total", policy="prefix-cache", result="new") == 1
     assert metrics.value("shadow_total", policy="prefix-cache", result="hit") == 3
+    assert metrics.value("affinity_memory_entries", model="m1") > 0
+    assert metrics.value("affinity_memory_bytes", model="m1") > 0
     found = metrics.value("shadow_cached_characters_total", policy="prefix-cache")
     assert found > 3 * 3000
     assert metrics.value("affinity_cached_characters_total", policy="round-robin") == 0

@@ -6,6 +6,7 @@ from replicarouter.errors import MethodNotAllowed, UnknownPath
 from replicarouter.protocol.endpoints import Body, Endpoints, body_kind
 
 TABLE = Endpoints()
+EXTRA = Endpoints(["/custom", "/tree/*", "/we.ird/*"])
 
 IN_THE_CONTRACT = [
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"),
@@ -111,6 +112,13 @@ def test_a_session_begins_with_a_get() -> None:
     assert body_kind(TABLE.find("/v1/realtime"), "GET") is Body.SESSION
 
 
+def test_prompts_are_cached_where_a_reply_is_made_of_them() -> None:
+    assert {endpoint.label for endpoint in EXTRA if endpoint.caches_prompt} == {
+        *("/v1/chat/completions", "/v1/chat/completions/batch", "/v1/completions", "/v1/responses"),
+        *("/v1/messages", "/inference/v1/generate", "/generate"),
+    }
+
+
 def test_an_unknown_path_is_404() -> None:
     with pytest.raises(UnknownPath):
         body_kind(TABLE.find("/sleep"), "POST")
@@ -127,9 +135,6 @@ def test_all_methods_of_a_row_are_told() -> None:
     with pytest.raises(MethodNotAllowed) as refused:
         body_kind(TABLE.find("/v1/responses/r"), "PUT")
     assert refused.value.allow == "GET, DELETE"
-
-
-EXTRA = Endpoints(["/custom", "/tree/*", "/we.ird/*"])
 
 
 @pytest.mark.parametrize("path", ["/custom", "/tree/a", "/tree/a/b", "/tree/a/b/c", "/we.ird/x"])
