@@ -18,6 +18,10 @@ MOST_HEIRS = 8
 on from is no turn, but a text that many begin with (the template alone, sent to warm a cache up), and would
 become one key for all."""
 
+MOST_TRIES = 2048
+"""Ends of known prompts that are compared with one new prompt, longest first: half a millisecond. A real
+conversation has a few dozen on its way; prompts made so that none of their ends fits could have 65,000."""
+
 _BLOCK = 128
 """Characters between two places where the end of a known prompt can be found: fewer would need more
 hashes on the way (one takes 0.15 µs), more of them more tries at each place."""
@@ -83,6 +87,7 @@ class Continuations:
 
     def _inherited(self, text: bytes, stems: list[int]) -> int | None:
         """The head of the longest remembered prompt that `text` goes on from."""
+        tries = MOST_TRIES
         for index in range(len(stems) - 1, -1, -1):
             found = self._stems.get(stems[index])
             lengths = 0 if found is None else found.lengths
@@ -92,6 +97,9 @@ class Continuations:
                 start = index * _BLOCK
                 if start + length > len(text):
                     continue
+                if not tries:
+                    return None
+                tries -= 1
                 known = self._prompts.get(xxh3_64_intdigest(text[start : start + length], stems[index]))
                 if known is not None and known.heirs < MOST_HEIRS:
                     known.heirs += 1

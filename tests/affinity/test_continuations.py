@@ -114,3 +114,15 @@ def test_prompts_that_are_the_same_for_half_a_million_characters_are_the_same() 
     memory = Continuations()
     start = random.Random(4).randbytes(continuations.MOST_CHARACTERS)
     assert memory.head(start + b"a") == memory.head(start + b"b")
+
+
+def test_ends_that_do_not_fit_are_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes such prompts would hold up the streams of others with every one that follows."""
+    memory, prompt = Continuations(), words(random.Random(3), 128 * 40)
+    for length in range(128, len(prompt)):
+        if length % 128:
+            memory.head(prompt[: length - length % 128] + b"?" * (length % 128))
+    head = memory.head(prompt[:64])
+    assert memory.head(prompt[:-1]) != head, "the end that fits stands behind thousands that do not"
+    monkeypatch.setattr(continuations, "MOST_TRIES", 10**6)
+    assert memory.head(prompt[:-2]) == head
