@@ -1,9 +1,9 @@
-"""`replicarouter bench replay`: its flags, and what it shows of a campaign of replays."""
+"""`replicarouter bench replay`: what it replays, and what it shows of it."""
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,20 @@ from typing import Any
 from rich.console import Console
 
 from replicarouter.cli import CommandFailed
+from replicarouter.cli.replay_flags import KV_TOKENS, add_flags, refuse_misfits
 from replicarouter.replay.campaign import PLAYERS, Campaign, Run, Source
 from replicarouter.replay.campaign import run as run_campaign
 from replicarouter.replay.figures import Slo
 from replicarouter.replay.gate import GateRules
 from replicarouter.replay.plot import PlotError, draw
 from replicarouter.replay.plot import check as check_plot
-from replicarouter.replay.report import document, tables
+from replicarouter.replay.report import document, none_counted, show, too_few
 from replicarouter.replay.timed import ReplayError, TimedOptions
-from replicarouter.replay.trace import MOONCAKE_BLOCK_TOKENS, TraceError, TraceOptions
+from replicarouter.replay.trace import MOONCAKE_BLOCK_TOKENS, TraceError, TraceOptions, read_trace
 from replicarouter.replay.untimed import UntimedOptions
 from replicarouter.replay.workloads import WORKLOADS
 from replicarouter.replay.workloads.base import WorkloadOptions
 from replicarouter.settings import PolicyOptions
-from replicarouter.simulator import DEFAULT_PROFILE, PROFILES
-
-KV_TOKENS = 614_400
-"""Tokens that a replica's KV cache holds unless blocks are given: 1,200 blocks of 512."""
 
 WIDE = 260
 """Columns of the table where the output is no terminal."""
@@ -45,19 +42,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.description = _REPLAY
     parser.epilog = _epilog()
     parser.set_defaults(run_campaign=replay, parser=parser)
-    for add in (_add_demand, _add_fleet, _add_policies, _add_output):
-        add(parser)
+    add_flags(parser)
 
 
 def replay(arguments: argparse.Namespace) -> int:
     """Replay and show what came of it; CommandFailed when that cannot be done."""
-    if (arguments.trace is None) == (arguments.workload is None):
-        arguments.parser.error("give a trace's file or --workload NAME, one of them")
+    refuse_misfits(arguments)
     campaign = _campaign(arguments)
     runs: list[Run] = []
     try:
-        if arguments.plot is not None:
-            check_plot(arguments.plot)
+        _check_output(arguments)
+        _check_trace(arguments, campaign.source)
         for one in run_campaign(campaign, arguments.jobs):
             runs.append(one)
             _tell_progress(one, len(runs), campaign)
@@ -81,158 +76,6 @@ examples:
       --load 0.5,1,1.5 --seeds 3 --jobs 4 --plot chat.svg
   replicarouter bench replay mooncake_conversation.jsonl --replicas 8 --kv-blocks 1200 --untimed
 """
-
-
-Flag = Callable[..., argparse.Action]
-
-
-def _add_demand(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("demand")
-    flag: Flag = group.add_argument
-    flag("trace", nargs="?", type=Path, metavar="TRACE", help="a file of JSON lines")
-    flag("--workload", choices=sorted(WORKLOADS), metavar="NAME", help="a generated workload; see below")
-    flag("--requests", type=_count, default=0, metavar="N", help="at most so many (default: the trace's)")
-    flag(
-        "--longest-prompt",
-        type=_count,
-        default=0,
-        metavar="TOKENS",
-        help="leave out longer prompts of a trace",
-    )
-    flag(
-        "--rate",
-        type=_positive,
-        default=0.0,
-        metavar="R",
-        help="requests a second in all, at a load of 1 (default: as recorded, or the workload's own)",
-    )
-    flag(
-        "--concurrency",
-        type=_count,
-        default=0,
-        metavar="N",
-        help="keep N conversations of a workload alive in place of a rate",
-    )
-    flag("--speedup", type=_positive, default=1.0, metavar="X", help="divide the times of a trace by X")
-    flag(
-        "--load",
-        type=_loads,
-        default=(1.0,),
-        metavar="X,…",
-        help="multiples of the usual rate or concurrency, each replayed (default 1)",
-    )
-    flag("--seeds", type=_count, default=1, metavar="N", help="repeat with N seeds (default 1)")
-    flag(
-        "--block-size",
-        type=_count,
-        default=0,
-        metavar="TOKENS",
-        help=f"tokens of a block: {MOONCAKE_BLOCK_TOKENS} in a trace by default, 64 in a workload",
-    )
-    flag(
-        "--whole-prompts",
-        action="store_true",
-        help="in a trace's sessions each turn has its whole prompt, not what it adds",
-    )
-
-
-def _add_fleet(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("fleet")
-    flag: Flag = group.add_argument
-    flag("--replicas", type=_count, default=8, metavar="N", help="simulated replicas (default 8)")
-    flag(
-        "--kv-blocks",
-        type=_count,
-        default=0,
-        metavar="B",
-        help=f"blocks of each replica's KV cache (default: {KV_TOKENS:,} tokens' worth)",
-    )
-    flag(
-        "--profile",
-        default=DEFAULT_PROFILE,
-        choices=sorted(PROFILES),
-        help="whose step times the replicas keep (default %(default)s)",
-    )
-    flag("--max-num-seqs", type=_count, default=256, metavar="N", help="sequences in a batch (default 256)")
-    flag(
-        "--max-outstanding",
-        type=_whole,
-        default=0,
-        metavar="N",
-        help="the router's limit for each replica; 0: none (default)",
-    )
-    flag("--max-queued", type=_whole, default=10_000, metavar="N", help="most that wait (default 10000)")
-    flag(
-        "--queue-timeout",
-        type=_not_negative,
-        default=60.0,
-        metavar="S",
-        help="seconds that a request may wait, 0: for ever (default 60)",
-    )
-    flag(
-        "--scrape-interval",
-        type=_not_negative,
-        default=1.0,
-        metavar="S",
-        help="seconds between readings of the engines, 0: one at the start (default 1)",
-    )
-    flag(
-        "--untimed",
-        action="store_true",
-        help="requests one at a time, in order, against caches alone: hits and balance, no latency",
-    )
-    flag(
-        "--in-flight",
-        type=_whole,
-        default=0,
-        metavar="K",
-        help="untimed: the last K requests count as outstanding (default 0: replicas always look idle)",
-    )
-
-
-def _add_policies(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("policies")
-    flag: Flag = group.add_argument
-    flag(
-        "--policy",
-        action="append",
-        choices=sorted(PLAYERS),
-        metavar="NAME",
-        help=f"may be repeated (default: all): {', '.join(PLAYERS)}",
-    )
-    flag(
-        "--load-factor",
-        type=_positive,
-        default=None,
-        metavar="X",
-        help="the router's policy_options.load_factor",
-    )
-    flag(
-        "--prefix-index-bytes",
-        type=_count,
-        default=None,
-        metavar="N",
-        help="the router's policy_options.prefix_index_bytes",
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    slo = Slo()
-    group = parser.add_argument_group("output")
-    flag: Flag = group.add_argument
-    flag("--slo-ttft", type=_positive, default=slo.ttft, metavar="S", help="seconds (default %(default)s)")
-    flag(
-        "--slo-itl",
-        type=_positive,
-        default=slo.itl,
-        metavar="S",
-        help="seconds between the tokens of an answer, on the average (default %(default)s)",
-    )
-    flag("--json", type=Path, metavar="FILE", help="write all figures there; - for standard output")
-    flag(
-        "--plot", type=Path, metavar="FILE", help="draw them by load (.svg, .png); needs replicarouter[plot]"
-    )
-    flag("--jobs", type=_count, default=1, metavar="N", help="processes that replay (default 1)")
 
 
 def _campaign(arguments: argparse.Namespace) -> Campaign:
@@ -285,6 +128,44 @@ def _mode(arguments: argparse.Namespace, kv_blocks: int) -> TimedOptions | Untim
     )
 
 
+def _check_output(arguments: argparse.Namespace) -> None:
+    """Rather now than after hours of replays."""
+    if arguments.plot is not None:
+        check_plot(arguments.plot)
+    for path in (arguments.json, arguments.plot):
+        if path is not None and str(path) != "-":
+            _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
+    """Raise CommandFailed when a file cannot be written, and leave it as it was."""
+    place = path.resolve()
+    try:
+        fresh = not place.exists()
+        # What is neither file nor folder, such as a pipe, might take being opened for an end.
+        if fresh or place.is_file() or place.is_dir():
+            place.open("ab").close()
+        if fresh:
+            place.unlink()
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+
+
+def _check_trace(arguments: argparse.Namespace, source: Source) -> None:
+    if source.trace is None:
+        return
+    trace = read_trace(source.trace, source.trace_options)
+    if arguments.whole_prompts and not trace.has_sessions:
+        arguments.parser.error(
+            f"--whole-prompts is for traces with sessions; {source.trace} has no session_id"
+        )
+    if not trace.can_share:
+        sys.stderr.write(
+            f"replicarouter: warning: {source.trace}: no request has hash_ids, text_input or messages, "
+            "or a turn of its session before it: nothing is shared, and nothing can be hit\n"
+        )
+
+
 def _tell_progress(run: Run, done: int, campaign: Campaign) -> None:
     if sys.stderr.isatty():
         whole = len(campaign.policies) * len(campaign.loads) * campaign.seeds
@@ -293,20 +174,24 @@ def _tell_progress(run: Run, done: int, campaign: Campaign) -> None:
 
 
 def _show(arguments: argparse.Namespace, campaign: Campaign, runs: Sequence[Run]) -> None:
-    timed = isinstance(campaign.mode, TimedOptions)
-    facts = _facts(campaign)
-    page = json.dumps(document(runs, facts), indent=1) + "\n"
+    counted = [run for run in runs if run.figures.requests]
+    page = json.dumps(document(runs, _facts(campaign)), indent=1) + "\n"
+    few = too_few(counted)
     if str(arguments.json) == "-":
         sys.stdout.write(page)
+        sys.stderr.write(f"replicarouter: warning: {few}\n" if few else "")
     else:
         console = Console(width=None if sys.stdout.isatty() else WIDE)
         console.print(_headline(campaign), highlight=False)
-        for table in tables(runs, timed=timed):
-            console.print(table)
+        show(console, counted, timed=isinstance(campaign.mode, TimedOptions))
+        if few:
+            console.print(f"warning: {few}", style="yellow", highlight=False)
         if arguments.json is not None:
             _write(arguments.json, page)
-    if arguments.plot is not None:
-        draw(runs, arguments.plot, _headline(campaign))
+    if arguments.plot is not None and counted:
+        draw(counted, arguments.plot, _headline(campaign))
+    if len(counted) < len(runs):
+        raise CommandFailed(none_counted(runs))
 
 
 def _facts(campaign: Campaign) -> dict[str, Any]:
@@ -339,43 +224,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from None
-
-
-def _loads(text: str) -> tuple[float, ...]:
-    return tuple(_positive(part) for part in text.split(","))
-
-
-def _positive(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number above 0")
-    return value
-
-
-def _not_negative(text: str) -> float:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number, 0 or more")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return -1.0
-    return value if value < float("inf") else -1.0
-
-
-def _count(text: str) -> int:
-    return _integer(text, least=1)
-
-
-def _whole(text: str) -> int:
-    return _integer(text, least=0)
-
-
-def _integer(text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number, {least} or more")
-    return int(text)

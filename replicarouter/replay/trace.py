@@ -67,6 +67,19 @@ class Trace:
         """How many requests it has, those left out aside."""
         return self._requests
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether a request names its session."""
+        return any(one[0].session is not None for one in self._sessions)
+
+    @property
+    def can_share(self) -> bool:
+        """Whether prompts may have anything in common: by ids or texts, or as turns of one session."""
+        return any(
+            len(session) > 1 or session[0].hash_ids is not None or session[0].text is not None
+            for session in self._sessions
+        )
+
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Its sessions, and each request without one by itself; `seed` matters without timestamps only."""
         random = Random(digest(seed, self._requests))

@@ -92,6 +92,24 @@ def test_requests_without_ids_share_nothing(tmp_path: Path) -> None:
     assert not set(one.blocks) & set(other.blocks)
 
 
+@pytest.mark.parametrize(
+    ("rows", "sessions", "shared"),
+    [
+        ([{"timestamp": 0, "input_length": 40, "hashids": [1, 2]}], False, False),
+        ([{"timestamp": 0, "input_length": 40}, row(0, 1)], False, True),
+        ([{"timestamp": 0, "text_input": "hello"}], False, True),
+        ([{"timestamp": 0, "messages": [{"role": "user"}]}], False, True),
+        ([{"timestamp": 0, "input_length": 40, "session_id": "a"}], True, False),
+        ([{"timestamp": 0, "input_length": 40, "session_id": "a"}] * 2, True, True),
+    ],
+)
+def test_a_trace_tells_of_its_sessions_and_whether_anything_can_be_shared(
+    tmp_path: Path, rows: list[dict[str, object]], sessions: bool, shared: bool
+) -> None:
+    trace = read(tmp_path, *rows)
+    assert (trace.has_sessions, trace.can_share) == (sessions, shared)
+
+
 def test_turns_of_a_session_add_to_what_was_said(tmp_path: Path) -> None:
     """AIPerf's form: lengths of what each turn adds, pauses in milliseconds; others may stand between."""
     trace = read(
