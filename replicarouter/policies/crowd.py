@@ -15,6 +15,16 @@ SETTLE_EVERY = 1.0
 as a choice."""
 
 
+def first_least(costs: Sequence[float], start: int) -> int:
+    """Where the least of these costs stands: of equal ones the first from `start` on, then from the
+    beginning, so that they take turns."""
+    least = min(costs)
+    try:
+        return costs.index(least, start)
+    except ValueError:
+        return costs.index(least)
+
+
 class Crowd:
     """One for each policy, which hands it view after view.
 

@@ -2,7 +2,7 @@
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Forgetful, View
-from replicarouter.policies.crowd import Crowd
+from replicarouter.policies.crowd import Crowd, first_least
 from replicarouter.protocol.request import InferenceRequest
 
 
@@ -15,11 +15,6 @@ class LeastOutstanding(Forgetful):
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:  # noqa: ARG002
         """Choose the candidate with the least load per share."""
-        costs = self._crowd.costs(view)
-        least = min(costs)
-        try:
-            chosen = costs.index(least, self._start)
-        except ValueError:  # It stands before the last choice.
-            chosen = costs.index(least)
+        chosen = first_least(self._crowd.costs(view), self._start)
         self._start = chosen + 1
         return view.candidates[chosen]

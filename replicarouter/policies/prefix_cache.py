@@ -11,7 +11,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies.backlog import Backlog
 from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Remembered, View, Wait
 from replicarouter.policies.candidate_slots import CandidateSlots
-from replicarouter.policies.crowd import Crowd
+from replicarouter.policies.crowd import Crowd, first_least
 from replicarouter.policies.prefill import Speed, Tokens, believable
 from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
 from replicarouter.protocol.request import BLOCK_CHARACTERS, InferenceRequest, Needs
@@ -112,7 +112,6 @@ class PrefixCache:
         self._speed = Speed()
         self._crowd = Crowd()
         self._members: dict[Replica, Member] = {}
-        self._by_slot: list[Member | None] = []
         self._flights: dict[InferenceRequest, Flight] = {}
         self._seconds = 0.0  # How long a request takes, on average.
         self._silent: list[tuple[float, int, Flight]] = []  # Those that do not stream, by when they begin.
@@ -128,7 +127,7 @@ class PrefixCache:
     def pick(self, request: InferenceRequest, view: View) -> Replica | Wait:
         """Choose by the rule above, or wait for a full replica that saves more time than it takes."""
         costs = self._costs(view)
-        index = self._least(costs)
+        index = first_least(costs, self._start)
         found = self.index.find(request.blocks)
         if not found.steps:
             request.affinity = NEW if request.blocks else NONE
@@ -229,7 +228,6 @@ class PrefixCache:
             return
         self.index.close(member.slot)
         self._backlog.close(member.slot)
-        self._by_slot[member.slot] = None
         self._slots.close(replica)
         for flight in self._flights.values():
             if flight.member is member:
@@ -292,23 +290,15 @@ class PrefixCache:
         request.found = held * request.block_characters
         return replica
 
-    def _least(self, costs: list[float]) -> int:
-        """The first of the least behind the last choice: equal ones take turns."""
-        least = min(costs)
-        try:
-            return costs.index(least, self._start)
-        except ValueError:
-            return costs.index(least)
-
     def _worth_waiting(self, found: Found, worth: "Worth", view: View) -> Wait | None:
         """Whether the replica with most of the prompt, which is no candidate, is merely full and worth the
         wait for a free place: on average the time of a request by their number there, for this one and each
         that waits already."""
-        depth, holders = found.steps[0]
-        member = self._by_slot[next(bits(holders))]
-        if member is None or not self._seconds:
+        if not self._seconds:
             return None
-        replica = member.replica
+        depth, holders = found.steps[0]
+        slot = next(bits(holders))
+        replica = next(one.replica for one in self._members.values() if one.slot == slot)
         if replica.state is not State.READY or replica.has_room:
             return None
         saved = (depth - worth.popular) * worth.block * REQUEST_SECONDS
@@ -324,9 +314,7 @@ class PrefixCache:
         slot = self.index.open(int(UNKNOWN_CAPACITY / (BLOCK_CHARACTERS * self._tokens.per_character)))
         self._backlog.open(slot)
         self._backlog.scale(slot, 1 / self._request)
-        while len(self._by_slot) <= slot:
-            self._by_slot.append(None)
-        self._by_slot[slot] = self._members[replica] = Member(replica, slot, replica.restarts)
+        self._members[replica] = Member(replica, slot, replica.restarts)
         return slot
 
     def _refresh(self, member: Member, block_characters: int, now: float) -> None:

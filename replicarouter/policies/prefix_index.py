@@ -1,7 +1,7 @@
 """What each replica of a pool has in its prefix cache, as far as can be told from what it was sent."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 BYTES_PER_BLOCK = 240
@@ -139,14 +139,7 @@ class PrefixIndex:
         table = self._blocks
         if not blocks or blocks[0] not in table:
             return NOTHING
-        low, high = 1, len(blocks)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if blocks[middle - 1] in table:
-                low = middle
-            else:
-                high = middle - 1
-        known = low
+        known = leading(table.__contains__, blocks, 1, len(blocks))
         shared = self._above(SHARED_BY, blocks, known)
         popular = self._above(self._popular_above, blocks, shared) if shared else 0
         steps: list[tuple[int, int]] = []
@@ -155,6 +148,7 @@ class PrefixIndex:
             holders = table[blocks[depth - 1]].holders
             steps.append((depth, holders & ~seen))
             seen = holders
+            # As `leading` does it; for each request, a call for each block would cost more than the rest.
             low, high = popular, depth - 1
             while low < high:
                 middle = (low + high + 1) // 2
@@ -167,22 +161,13 @@ class PrefixIndex:
 
     def held(self, slot: int, blocks: Sequence[int]) -> int:
         """How many of the leading `blocks` this replica holds."""
-        table, bit = self._blocks, 1 << slot
-        low, high = 0, len(blocks)
-        while low < high:
-            middle = (low + high + 1) // 2
-            block = table.get(blocks[middle - 1])
-            if block is not None and block.holders & bit:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return leading(self._held[slot].__contains__, blocks, 0, len(blocks))
 
     def _above(self, limit: float, blocks: Sequence[int], known: int) -> int:
         """How many of the `known` leading blocks were counted more often than `limit`."""
         table, recent = self._blocks, self._epoch - 1
         low, high = 0, known
-        while low < high:
+        while low < high:  # As `leading` does it, without its calls.
             middle = (low + high + 1) // 2
             block = table[blocks[middle - 1]]
             if block.count > limit and block.epoch >= recent:
@@ -266,6 +251,18 @@ class PrefixIndex:
         block.holders &= ~(1 << slot)
         if not block.holders:
             del self._blocks[hashed]
+
+
+def leading(holds: Callable[[int], bool], blocks: Sequence[int], low: int, high: int) -> int:
+    """How many leading blocks something `holds` for, at least `low` and at most `high`, where it holds for
+    all up to one of them and for none behind it."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(blocks[middle - 1]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def bits(mask: int) -> Iterator[int]:
