@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from random import Random
 
 import aiohttp
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from replicarouter import __version__
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
+from replicarouter.admin.port import AdminPort
 from replicarouter.admission.controller import Admission, QueueRules
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
@@ -31,6 +32,7 @@ from replicarouter.briefing import (
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining
 from replicarouter.exchange import Exchange
+from replicarouter.fleet.fetch import open_session
 from replicarouter.fleet.health import TICK, Health
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.probe import Prober
@@ -62,9 +64,6 @@ from replicarouter.telemetry.metrics import Metrics
 from replicarouter.tls import ClientTls, ReplicaTls, check_files
 
 log = logging.getLogger(__name__)
-
-ADMIN_LINGER = 1.0
-"""Seconds an operator's request may go on when the router stops."""
 
 DRAIN_POLL = 0.02
 
@@ -113,6 +112,7 @@ class Router:
             exposing=lambda: self.settings.expose_replica,
             aliases=self._aliases,
         )
+        self._observers: list[Callable[[Exchange], None]] = [self.metrics.observe, log_exchange]
         self.draining = False
         self.reloaded = True
         self._tasks = TaskSet()
@@ -126,7 +126,7 @@ class Router:
         self._sessions: tuple[aiohttp.ClientSession, ...] = ()
         self._prober: Prober | None = None
         self._scraper: Scraper | None = None
-        self._admin: web.AppRunner | None = None
+        self._admin: AdminPort | None = None
         self._admin_api: AdminApi | None = None
         self._roster = Roster(self.fleet, self._replica_changed)
 
@@ -139,17 +139,17 @@ class Router:
     @property
     def admin_port(self) -> int:
         """The operator's port, 0 when there is none."""
-        return int(self._admin.addresses[0][1]) if self._admin is not None else 0
+        return self._admin.port if self._admin is not None else 0
 
     async def start(self) -> None:
         """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
         settings = self.settings
         # A probe has to find out whether the port still takes connections, so it never reuses one.
         trust = self._replica_tls.context
-        probing = _session(aiohttp.TCPConnector(limit=0, force_close=True, ssl=trust))
+        probing = open_session(aiohttp.TCPConnector(limit=0, force_close=True, ssl=trust))
         # Until the next scrape and no longer: a replica that is removed is soon left alone.
         keepalive = min(settings.connector.keepalive, 2 * settings.scrape.interval)
-        scraping = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive, ssl=trust))
+        scraping = open_session(aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive, ssl=trust))
         self._sessions = (probing, scraping)
         self._prober = Prober(self.fleet, probing, settings.health, self._clock)
         self._scraper = Scraper(self.fleet, scraping, settings.scrape, self._clock)
@@ -244,7 +244,7 @@ class Router:
                 connection.force_close()
             await self._front.shutdown(1.0)
         if self._admin is not None:
-            await self._admin.cleanup()
+            await self._admin.close()
         if self._upstream is not None:
             await self._upstream.close()
         for session in self._sessions:
@@ -325,8 +325,8 @@ class Router:
         self.health.tick(self._clock())
 
     def _observe(self, exchange: Exchange) -> None:
-        self.metrics.observe(exchange)
-        log_exchange(exchange)
+        for tell in self._observers:
+            tell(exchange)
 
     async def _listen(self, corridor: Corridor) -> None:
         settings = self.settings
@@ -357,20 +357,5 @@ class Router:
             self._decisions,
             own_ports=lambda: (self.port, self.admin_port),
         )
-        self._admin = web.AppRunner(
-            self._admin_api.application(),
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=ADMIN_LINGER,
-        )
-        await self._admin.setup()
-        await web.TCPSite(self._admin, settings.host, settings.port).start()
-
-
-def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-    """A client for probes or scrapes, outside the connector that requests use."""
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-    )
+        self._admin = AdminPort(self._admin_api.application())
+        await self._admin.open(settings.host, settings.port)

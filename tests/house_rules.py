@@ -39,6 +39,7 @@ DYNAMIC_GETATTR = {"settings.scope": "walks the fields of the settings tree, wha
 
 TESTED_ELSEWHERE = {
     "__main__": "cli/test_main.py",
+    "admin.port": "test_app.py",
     "briefing": "journeys/test_reload.py",
     "cli": "cli/test_main.py",
     "demo.options": "cli/test_demo.py",

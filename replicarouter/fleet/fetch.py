@@ -13,3 +13,12 @@ async def read_whole(answer: aiohttp.ClientResponse, most: int) -> bytes:
         if size >= most:
             break
     return b"".join(parts)
+
+
+def open_session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    """A client for probes or scrapes, outside the connector that requests use."""
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+    )
