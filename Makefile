@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
 DEMO ?=
+# Tests wait for one another more than for the processor.
+JOBS ?= 3
 
 .PHONY: demo test lint tests test-real-engine bench clean
 
@@ -18,7 +20,7 @@ lint: $(VENV)/.dev
 	$(RUN)/mypy
 
 tests: $(VENV)/.dev
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Real vLLM on this machine's CPU: about a minute of set-up and 2.3 GB of disk at the first time.
 test-real-engine: $(VENV)/.dev

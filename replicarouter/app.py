@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import aiohttp
-from prometheus_client import CollectorRegistry
+from prometheus_client import ProcessCollector
 
 from replicarouter import __version__
 from replicarouter.admin.answers import OwnAnswers
@@ -40,6 +40,7 @@ from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.scrape import Scraper
 from replicarouter.protocol.endpoints import Endpoints
+from replicarouter.protocol.traceparent import Tracing
 from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
 from replicarouter.proxy.courier import Courier, Roads
@@ -56,16 +57,23 @@ from replicarouter.reload.roster import Roster
 from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet, every
 from replicarouter.telemetry import logs
-from replicarouter.telemetry.access_log import log_exchange
+from replicarouter.telemetry.access_log import AccessLog
 from replicarouter.telemetry.collector import RouterCollector, Sources
 from replicarouter.telemetry.departed import Departed
+from replicarouter.telemetry.exposition import Exposition
 from replicarouter.telemetry.lag import LoopLag
 from replicarouter.telemetry.metrics import Metrics
+from replicarouter.telemetry.recent import RecentErrors
+from replicarouter.telemetry.refusals import Refusals
 from replicarouter.tls import ClientTls, ReplicaTls, check_files
+from replicarouter.tracing.opening import open_exporter
 
 log = logging.getLogger(__name__)
 
 DRAIN_POLL = 0.02
+
+SPANS_FLUSH = 3.0
+"""Seconds for which the last spans are waited for in the end."""
 
 TURNS_TO_TELL = 3
 """Turns of the event loop in which requests that are cut say so to their clients."""
@@ -98,21 +106,38 @@ class Router:
             version=__version__,
             connector_limit=settings.connector.limit,
             scrape_interval=settings.scrape.interval,
+            admission=lambda: self.settings.admission,
+            policy_of=self._desks.policy_of,
+            clients=lambda: self._front.in_use if self._front is not None else 0,
+            process=ProcessCollector("replicarouter", registry=None).collect,
             reloaded=lambda: self.reloaded,
             memories=self._desks.remembered,
+            traces_dropped=lambda: self._exporter.dropped if self._exporter is not None else 0,
         )
-        registry = CollectorRegistry()
-        registry.register(RouterCollector(self.sources))
         self._aliases = dict(settings.aliases)
         self._answers = OwnAnswers(
             self.fleet,
-            registry,
+            Exposition(RouterCollector(self.sources).families).page,
             version=__version__,
             draining=lambda: self.draining,
             exposing=lambda: self.settings.expose_replica,
             aliases=self._aliases,
         )
-        self._observers: list[Callable[[Exchange], None]] = [self.metrics.observe, log_exchange]
+        self._access_log = AccessLog(settings.log.sample)
+        told = settings.tracing
+        self._tracing = Tracing(
+            Random(), start=told.start, ratio=told.sample_ratio, record=told.otlp_endpoint is not None
+        )
+        self._recent = RecentErrors()
+        self._observers: list[Callable[[Exchange], None]] = [
+            self.metrics.observe,
+            self._recent.observe,
+            self._access_log.observe,
+            Refusals().observe,
+        ]
+        self._exporter = open_exporter(told, self.fleet, version=__version__, clock=clock)
+        if self._exporter is not None:
+            self._observers.append(self._exporter.observe)
         self.draining = False
         self.reloaded = True
         self._tasks = TaskSet()
@@ -195,6 +220,8 @@ class Router:
         self._client_tls.replace(settings.tls)
         before, self.settings = self.settings, settings
         logs.set_level(settings.log.level)
+        self._access_log.sample = settings.log.sample
+        self._tracing.start, self._tracing.ratio = settings.tracing.start, settings.tracing.sample_ratio
         self._decisions.reconfigure(settings.policy_options.decisions_per_second)
         self._aliases.clear()
         self._aliases.update(settings.aliases)
@@ -249,6 +276,8 @@ class Router:
             await self._upstream.close()
         for session in self._sessions:
             await session.close()
+        if self._exporter is not None:
+            await asyncio.to_thread(self._exporter.close, SPANS_FLUSH)
 
     async def _cut(self) -> None:
         """Tell the clients whose requests still run that they are cut, rather than just leaving them."""
@@ -315,7 +344,7 @@ class Router:
             endpoints=Endpoints(settings.extra_paths),
             local=self._answers.find,
             reception=self.reception,
-            register=Register(self.ledger, self._observe, self._clock),
+            register=Register(self.ledger, self._observe, self._clock, self._tracing),
             aliases=self._aliases,
             owners=Owners(),
         )
@@ -355,6 +384,7 @@ class Router:
             self.sources,
             self._answers,
             self._decisions,
+            self._recent,
             own_ports=lambda: (self.port, self.admin_port),
         )
         self._admin = AdminPort(self._admin_api.application())

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from enum import IntEnum
+from typing import NamedTuple
 
 from replicarouter.errors import RouterError
+from replicarouter.protocol.traceparent import UNTRACED, Trace
 
 
 class Stage(IntEnum):
@@ -31,11 +33,22 @@ UNSETTLED = "unsettled"
 """An exchange begins unsettled: success must be said, never assumed."""
 
 
+class PastAttempt(NamedTuple):
+    """An attempt that brought no answer: where, why, and when it was leased, sent (0: was not) and over."""
+
+    replica: str
+    reason: str
+    leased_at: float
+    sent_at: float
+    ended_at: float
+
+
 class Exchange:
     """One request with everything that happened to it. Times are seconds on the router's clock.
 
     `client_id` is the request id the client sees, `upstream_id` the one its replica sees. `caller` is
-    whose request it is, for the fair order of the queue; `priority` 0 is the most urgent.
+    whose request it is, for the fair order of the queue, and `peer` the address it came from; `priority` 0
+    is the most urgent. `past` are the attempts before the one that the other fields tell of.
     `uploaded_at`: when the last byte of a body came that was passed on while it arrived.
     `last_byte_at`: when the replica's last byte came, or the client took bytes again after a pause.
     `commented_at`: when a comment of server-sent events came, `commented_after`: when the last byte before
@@ -46,7 +59,10 @@ class Exchange:
     """
 
     caller = ""
+    peer = ""
     priority = 0
+    trace: Trace = UNTRACED
+    past: tuple[PastAttempt, ...] = ()
     model = ""
     replica = ""
     stage = Stage.RECEIVING
@@ -100,6 +116,34 @@ class Exchange:
         if self.commented_at != self.last_byte_at:
             self.commented_after = self.last_byte_at
         self.commented_at = now
+
+    def note_attempt(self, reason: str, now: float) -> None:
+        """The attempt that the fields tell of has failed, and others may follow."""
+        attempt = PastAttempt(self.replica, reason, self.leased_at, self.sent_at, now)
+        self.past = (*self.past, attempt)
+
+    def intervals(self) -> list[tuple[str, float, float]]:
+        """What an ended request did from its beginning to its end, without a gap: name, begin and end.
+
+        `receive`, `queue` (until it had its first replica), `retry` (until it had the last one, if that was
+        another attempt), `connect`, `head` (until the head of the answer came) and `stream`.
+        """
+        marks = [("receive", self.accepted_at)]
+        if self.received_at:
+            marks.append(("queue", self.received_at))
+        first = self.past[0].leased_at if self.past else self.leased_at
+        over = False
+        if self.past:
+            marks.append(("retry", first))
+            over = len(self.past) == self.attempts and not self.head_at
+        if self.leased_at and not over:
+            marks.append(("connect", self.leased_at))
+            if self.sent_at:
+                marks.append(("head", self.sent_at))
+            if self.head_at:
+                marks.append(("stream", self.head_at))
+        ends = [begin for _, begin in marks[1:]] + [self.ended_at]
+        return [(name, begin, end) for (name, begin), end in zip(marks, ends, strict=True)]
 
     def left(self) -> None:
         """Its client has left: that is how it ends, unless its answer was whole."""

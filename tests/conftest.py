@@ -21,7 +21,7 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
     async with AsyncExitStack() as stack:
 
         async def start(
-            *replicas: FakeReplica | str, ready: int | None = None, **options: Any
+            *replicas: FakeReplica | str | dict[str, Any], ready: int | None = None, **options: Any
         ) -> RunningRouter:
             started = [replica for replica in replicas if isinstance(replica, FakeReplica)]
             for replica in started:

@@ -52,6 +52,7 @@ TESTED_ELSEWHERE = {
     "proxy.courier": "journeys/test_refusals.py",
     "proxy.errand": "journeys/test_refusals.py",
     "simulator": "simulator/test_engine.py",
+    "telemetry.sources": "telemetry/test_collector.py",
 }
 
 

@@ -5,24 +5,23 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from replicarouter.errors import Draining, ModelNotFound, NoReplica, RouterError
 from replicarouter.fleet.registry import Fleet
 from replicarouter.protocol.answer import LocalAnswer, error_answer
+from replicarouter.telemetry.exposition import CONTENT_TYPE
 
 MODELS = "/v1/models"
 
 
 class OwnAnswers:
-    """Answers the router's own paths. `draining` says whether it is shutting down, `exposing` whether
-    callers may learn the names of replicas; `aliases` are other names of models."""
+    """Answers the router's own paths. `metrics` writes that page, `draining` says whether it is shutting
+    down, `exposing` whether callers may learn the names of replicas; `aliases` are other names of models."""
 
     def __init__(
         self,
         fleet: Fleet,
-        registry: CollectorRegistry,
+        metrics: Callable[[], bytes],
         *,
         version: str,
         draining: Callable[[], bool],
@@ -32,7 +31,7 @@ class OwnAnswers:
         self._aliases = {} if aliases is None else aliases
         self._exposing = exposing
         self._fleet = fleet
-        self._registry = registry
+        self._page = metrics
         self._draining = draining
         self._version = orjson.dumps({"version": version, "name": "replicarouter"})
         self._fixed: dict[str, Callable[[str], LocalAnswer]] = {
@@ -42,6 +41,11 @@ class OwnAnswers:
             "/metrics": self._metrics,
             MODELS: self._models,
         }
+
+    @property
+    def draining(self) -> bool:
+        """Whether the router is shutting down."""
+        return self._draining()
 
     def find(self, path: str, query: str) -> LocalAnswer | None:
         """The answer to GET `path`; None when the path is not one of ours."""
@@ -85,7 +89,7 @@ class OwnAnswers:
         return LocalAnswer(200, self._version)
 
     def _metrics(self, _query: str) -> LocalAnswer:
-        return LocalAnswer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+        return LocalAnswer(200, self._page(), CONTENT_TYPE)
 
     def _models(self, _query: str) -> LocalAnswer:
         cards = list(self._cards().values())

@@ -3,14 +3,19 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection
+from datetime import UTC, datetime
 
 import orjson
 from aiohttp import web
 
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.guard import Guard
+from replicarouter.admin.live_feed import LiveFeed
 from replicarouter.admin.operations import Operations
+from replicarouter.admin.page_files import PAGE_PATHS, PageFiles
+from replicarouter.admin.picture import Picture
 from replicarouter.admin.urls import UrlRule
 from replicarouter.admission.decisions import CAPACITY, Decisions
 from replicarouter.errors import (
@@ -26,6 +31,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.collector import Sources
+from replicarouter.telemetry.recent import RecentErrors
 from replicarouter.telemetry.report import ledger_report, replica_report, request_report
 
 log = logging.getLogger(__name__)
@@ -54,11 +60,16 @@ class AdminApi:
         sources: Sources,
         answers: OwnAnswers,
         decisions: Decisions,
+        recent: RecentErrors,
         own_ports: Callable[[], Collection[int]],
     ) -> None:
         self._sources = sources
         self._answers = answers
         self._decisions = decisions
+        self._recent = recent
+        self._page = PageFiles()
+        picture = Picture(sources, recent, draining=lambda: answers.draining)
+        self._live = LiveFeed(picture.draw, picture.begin)
         self._own_ports = own_ports
         self.reconfigure(settings)
 
@@ -82,9 +93,17 @@ class AdminApi:
         router.add_post("/admin/requests/{id}/cancel", self._cancel)
         router.add_get("/admin/decisions", self._latest_decisions)
         router.add_get("/admin/decisions/{id}", self._decisions_of)
+        router.add_get("/admin/errors", self._errors)
+        router.add_get("/admin/live", self._live.watch)
+        for path in PAGE_PATHS:
+            router.add_get(path, self._page.answer)
         for path in ("/metrics", "/health", "/ready", "/version"):
             router.add_get(path, self._own)
+        application.on_shutdown.append(self._end_live)
         return application
+
+    async def _end_live(self, _application: web.Application) -> None:
+        await self._live.close()
 
     @web.middleware
     async def _enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -131,6 +150,14 @@ class AdminApi:
     async def _cancel(self, request: web.Request) -> web.StreamResponse:
         self._operations.cancel(request.match_info["id"])
         return _json({"id": request.match_info["id"]}, status=202)
+
+    async def _errors(self, _request: web.Request) -> web.StreamResponse:
+        """The latest failures, with the time of day: logs and clients know no other."""
+        rows = self._recent.rows(self._sources.clock())
+        now = time.time()
+        for row in rows:
+            row["at"] = datetime.fromtimestamp(now - row["age"], UTC).isoformat(timespec="milliseconds")
+        return _json({"errors": rows})
 
     async def _latest_decisions(self, _request: web.Request) -> web.StreamResponse:
         latest = self._decisions.latest(LISTED, self._sources.clock())

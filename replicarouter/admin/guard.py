@@ -5,10 +5,13 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from replicarouter.admin.page_files import PAGE_PATHS
 from replicarouter.errors import InvalidApiKey, InvalidRequest, RouterError
 from replicarouter.settings import AdminSettings
 
-OPEN_PATHS = frozenset(("/health", "/ready"))
+OPEN_PATHS = frozenset(("/health", "/ready")) | PAGE_PATHS
+"""Whoever asks for these learns nothing: the page is a shell that has to ask for its data."""
+
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 JSON = "application/json"
@@ -43,7 +46,7 @@ class Guard:
         return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given), _bytes(token))
 
 
-_TOKEN_WANTED = InvalidApiKey("Send the admin token: Authorization: Bearer TOKEN.")
+_TOKEN_WANTED = InvalidApiKey("Send the admin token: Authorization: Bearer TOKEN.", param="authorization")
 
 
 def _form_refusal(request: web.Request) -> RouterError | None:

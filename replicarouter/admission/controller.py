@@ -15,7 +15,7 @@ from replicarouter.admission.owners import OWNER_GONE
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
-from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound
+from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound, RouterError
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
@@ -216,9 +216,7 @@ class Admission(FleetListener):
     def removed(self, replica: Replica) -> None:
         """Forget it; who waits for it and no other waits in vain."""
         for waiter in [one for one in self._queue.waiters if one.only is replica]:
-            self._leave(waiter)
-            if not waiter.granted.done():
-                waiter.granted.set_exception(ResponseNotFound(OWNER_GONE))
+            self._put_out(waiter, ResponseNotFound(OWNER_GONE))
         self._desks.removed(replica)
 
     # The queue
@@ -260,6 +258,7 @@ class Admission(FleetListener):
         waiter.exchange.stage = Stage.QUEUED
         waiter.since = self._clock()
         ledger.queued[model] = ledger.queued.get(model, 0) + 1
+        waiter.counted = True
         ledger.hold(waiter.exchange, waiter.since)
 
     def _make_room(self, newcomer: Waiter) -> None:
@@ -269,15 +268,21 @@ class Admission(FleetListener):
                 f"{len(self._queue.waiters)} requests are waiting already (setting admission.max_queued); "
                 "try again shortly."
             )
-        self._leave(shed)
-        if not shed.granted.done():
-            shed.granted.set_exception(
-                QueueFull("The queue is full, and this request had to make room; try again shortly.")
-            )
+        full = "The queue is full, and this request had to make room; try again shortly."
+        self._put_out(shed, QueueFull(full))
+
+    def _put_out(self, waiter: Waiter, error: RouterError) -> None:
+        """It waits in vain, and its place is free. It counts as queued until its own task takes note."""
+        self._queue.remove(waiter)
+        self._holds.drop(waiter)
+        if not waiter.granted.done():
+            waiter.granted.set_exception(error)
 
     def _leave(self, waiter: Waiter) -> None:
-        if self._queue.remove(waiter):
-            self._holds.drop(waiter)
+        self._queue.remove(waiter)
+        self._holds.drop(waiter)
+        if waiter.counted:
+            waiter.counted = False
             self._ledger.queued[waiter.pool.model] -= 1
             self._ledger.let_go(waiter.exchange)
 

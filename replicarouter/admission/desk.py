@@ -118,6 +118,10 @@ class Desks:
         """The desk of a model's pool, if it is open."""
         return self._desks.get(model)
 
+    def policy_of(self, model: str) -> str:
+        """The name of the policy that the pool of `model` goes by."""
+        return self.plan.name_for(model)
+
     def of(self, pool: Pool) -> Desk:
         """The desk of a pool."""
         return self._desks.get(pool.model) or self._open(pool)

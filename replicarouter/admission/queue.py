@@ -29,7 +29,8 @@ for if it waits for one alone."""
 @dataclass(slots=True, eq=False)
 class Waiter:
     """One queued request. `granted` resolves with its lease; whoever resolves it must find it open.
-    It waits `since` then, in seconds on the router's clock. `awaited` is for the queue to change."""
+    It waits `since` then, in seconds on the router's clock. `awaited` is for the queue to change; `counted`:
+    the ledger has it as queued."""
 
     serial: int
     request: InferenceRequest
@@ -41,6 +42,7 @@ class Waiter:
     only: Replica | None = None
     since: float = 0.0
     awaited: Replica | None = None
+    counted: bool = False
 
     @property
     def place(self) -> Place:

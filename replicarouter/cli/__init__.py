@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, Command] = {
     "serve": Command("replicarouter.cli.serve", "run the router", reloads=True),
     "engine": Command("replicarouter.cli.engine", "run simulated vLLM replicas"),
     "demo": Command("replicarouter.cli.demo", "watch simulated users, router and replicas at work"),
+    "check": Command("replicarouter.cli.check", "acceptance test of a fleet or a single engine"),
+    "diagnose": Command("replicarouter.cli.diagnose", "say where the requests are, and what limits them"),
     "bench": Command("replicarouter.cli.bench", "measurement campaigns"),
     "replicas": Command(
         "replicarouter.cli.replicas", "list, add, drain and remove replicas of a running router"

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Simulated vLLM replicas: OpenAI's API, a waiting queue, a prefix cache, vLLM's metrics and the"
         " step times of a measured machine. No model and no GPU are needed; the words of the answers are"
-        " made up. Usage tells cached tokens, as with vLLM's --enable-prompt-tokens-details. Stop them with"
+        " made up, but where `The secret word is <word>.` stands in a chat the answer begins with that word."
+        " Usage tells cached tokens, as with vLLM's --enable-prompt-tokens-details. Stop them with"
         " Ctrl-C or SIGTERM."
     )
     flag = parser.add_argument
@@ -69,7 +70,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=options.speed,
         help="how many times as fast as the profile; 0: as fast as it can (default 1)",
     )
+    _add_character(parser)
     _add_trouble(parser)
+
+
+def _add_character(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags by which engines of one fleet may differ."""
+    options = EngineOptions()
+    flag = parser.add_argument_group("what it says of itself, and how it decodes").add_argument
+    flag("--version", default=options.version, help="what /version tells (default %(default)s)")
+    flag(
+        "--max-model-len",
+        type=int,
+        default=options.max_model_len,
+        help="tokens of a prompt and its answer at most (default %(default)s)",
+    )
+    flag(
+        "--kv-cache-dtype",
+        default=options.kv_cache_dtype,
+        help="what the metrics page tells of the cache (default %(default)s)",
+    )
+    flag(
+        "--template",
+        metavar="TEXT",
+        default=options.template,
+        help="what the chat template puts before every conversation (default: nothing)",
+    )
+    flag(
+        "--speculative-tokens",
+        type=int,
+        metavar="K",
+        default=options.speculative_tokens,
+        help="tokens drafted for each sequence in each step, which gives it one more than are accepted, each"
+        " in an event of its own (default 0: no speculative decoding)",
+    )
+    flag(
+        "--acceptance",
+        type=float,
+        metavar="SHARE",
+        default=options.acceptance,
+        help="how probably a drafted token is accepted if those before it are (default %(default)g)",
+    )
+    flag(
+        "--without-metric",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="family that the metrics page lacks, as vllm:num_requests_waiting; may be repeated",
+    )
 
 
 def _add_trouble(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +205,13 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         loading=tuple(arguments.loading.split(",")),
         max_num_queued_reqs=arguments.max_num_queued_reqs,
         sse_keep_alive=arguments.sse_keep_alive_interval,
+        version=arguments.version,
+        max_model_len=arguments.max_model_len,
+        kv_cache_dtype=arguments.kv_cache_dtype,
+        template=arguments.template,
+        speculative_tokens=arguments.speculative_tokens,
+        acceptance=arguments.acceptance,
+        without_metrics=tuple(arguments.without_metric),
     )
     last = max(options.port, options.control_port or 0) + arguments.count
     if arguments.count < 1 or last > 65536:
@@ -170,6 +225,8 @@ async def _serve(options: EngineOptions, arguments: argparse.Namespace) -> None:
         engines = await start_engines(options, arguments.count, journal.write if journal else None)
     except OSError as error:
         raise CommandFailed(f"cannot listen: {error.strerror or error}") from None
+    except ValueError as error:  # a metric that no page has
+        raise SettingsError(str(error)) from None
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -19,8 +20,10 @@ from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
 from replicarouter.cli.startup import raise_descriptor_limit, return_large_blocks, start_up_block
 from replicarouter.errors import SettingsError
+from replicarouter.fleet.lifecycle import State
 from replicarouter.reload.files import files_of
 from replicarouter.reload.reloader import Reloader
+from replicarouter.service import ServiceManager
 from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet
 from replicarouter.telemetry import logs
@@ -75,6 +78,7 @@ class _Order:
 async def _serve(order: _Order, descriptors: int) -> int:
     settings = order.settings
     router = Router(settings)
+    manager = ServiceManager.of(os.environ, os.getpid())
     loop = asyncio.get_running_loop()
     this = asyncio.current_task()
     assert this is not None
@@ -93,7 +97,9 @@ async def _serve(order: _Order, descriptors: int) -> int:
         loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     reloads = TaskSet()
     reloader = Reloader(router, order.load, order.config)
-    loop.add_signal_handler(signal.SIGHUP, lambda: reloads.start(reloader.reload(), "reload"))
+    loop.add_signal_handler(
+        signal.SIGHUP, lambda: reloads.start(_reload(router, reloader, manager), "reload")
+    )
     if order.watch:
         reloads.start(reloader.watch(), "watch settings")
     block = start_up_block(
@@ -110,11 +116,32 @@ async def _serve(order: _Order, descriptors: int) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
+    manager.ready(_status(router))
+    reloads.start(manager.keep_alive(partial(_status, router)), "tell the service manager")
     log.info("draining", extra={"signal": await signals.get(), "in_flight": len(router.ledger.in_flight)})
     try:
-        return await _wind_down(router, signals)
+        return await _wind_down(router, signals, manager)
     finally:
         await reloads.close()
+
+
+async def _reload(router: Router, reloader: Reloader, manager: ServiceManager) -> None:
+    manager.reloading()
+    try:
+        await reloader.reload()
+    finally:
+        manager.ready(_status(router))
+
+
+def _status(router: Router) -> str:
+    """One line for `systemctl status`."""
+    in_flight = len(router.ledger.in_flight)
+    if router.draining:
+        return f"draining {in_flight} requests"
+    replicas = router.fleet.replicas
+    ready = sum(replica.state is State.READY for replica in replicas)
+    kept = "" if router.reloaded else "; settings not reloaded, the log says why"
+    return f"{ready} of {len(replicas)} replicas ready, {in_flight} requests in flight{kept}"
 
 
 def _how_to_reload(order: _Order) -> str:
@@ -124,7 +151,7 @@ def _how_to_reload(order: _Order) -> str:
     return f"on SIGHUP{' and on changes' if order.watch else ''}: {', '.join(files)}"
 
 
-async def _wind_down(router: Router, signals: "asyncio.Queue[str]") -> int:
+async def _wind_down(router: Router, signals: "asyncio.Queue[str]", manager: ServiceManager) -> int:
     """Drain, unless a second signal or the time limit comes first."""
     tasks = TaskSet()
     drained = asyncio.Event()
@@ -143,6 +170,8 @@ async def _wind_down(router: Router, signals: "asyncio.Queue[str]") -> int:
 
     tasks.start(drain(), "drain")
     tasks.start(second_signal(), "second signal")
+    manager.stopping(f"draining {len(router.ledger.in_flight)} requests")
+    tasks.start(manager.keep_draining(partial(_status, router)), "tell the service manager")
     await drained.wait()
     await tasks.close()
     left = len(router.ledger.in_flight)

@@ -13,8 +13,10 @@ class EngineReading:
     """One scrape of one replica, summed over the engines behind its address.
 
     Counts are requests, `kv_usage` is a ratio 0 to 1, counters grow from the engine's start, `kv_capacity`
-    is in tokens.
-    `None`: this engine does not say.
+    is in tokens. `spec_accept_length` and `spec_draft_length` are tokens per verification step: what came of
+    it, the model's own token included, and what was drafted for it. `cache_dtype` is what the KV cache holds,
+    in the engine's words.
+    `None`, or an empty text: this engine does not say.
     """
 
     running: float | None = None
@@ -24,10 +26,12 @@ class EngineReading:
     prefix_queries: float | None = None
     prefix_hits: float | None = None
     spec_accept_length: float | None = None
+    spec_draft_length: float | None = None
     steps: float | None = None
     start_time: float | None = None
     kv_capacity: float | None = None
     model: str = ""
+    cache_dtype: str = ""
     missing: tuple[str, ...] = ()
 
 

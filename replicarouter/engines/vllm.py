@@ -17,6 +17,7 @@ PREFIX_HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total
 STEPS = ("vllm:iteration_tokens_total_count",)
 SPEC_ACCEPTED = ("vllm:spec_decode_num_accepted_tokens_total",)
 SPEC_DRAFTS = ("vllm:spec_decode_num_drafts_total",)
+SPEC_DRAFTED = ("vllm:spec_decode_num_draft_tokens_total",)
 START_TIME = ("process_start_time_seconds",)
 CACHE_INFO = "vllm:cache_config_info"
 
@@ -24,12 +25,16 @@ CACHE_INFO = "vllm:cache_config_info"
 # the cache's configuration only while one API server process answers for the engine.
 EXPECTED = (RUNNING, WAITING, KV_USAGE, PREEMPTIONS, PREFIX_QUERIES, PREFIX_HITS, STEPS)
 NAMES = frozenset(
-    name for names in (*EXPECTED, SPEC_ACCEPTED, SPEC_DRAFTS, START_TIME, (CACHE_INFO,)) for name in names
+    name
+    for names in (*EXPECTED, SPEC_ACCEPTED, SPEC_DRAFTS, SPEC_DRAFTED, START_TIME, (CACHE_INFO,))
+    for name in names
 )
-
 
 _MOST_DIGITS = 15
 """Of a number of tokens or blocks. A float holds those exactly, and a product or sum of a few of them."""
+
+_MOST_TEXT = 64
+"""Characters of a label that are taken over."""
 
 
 class VllmDialect:
@@ -47,6 +52,8 @@ class VllmDialect:
 
     def read(self, samples: Samples) -> EngineReading:
         """Turn the samples into a reading."""
+        steps = total(samples, SPEC_DRAFTS)
+        accepted, drafted = total(samples, SPEC_ACCEPTED), total(samples, SPEC_DRAFTED)
         return EngineReading(
             running=total(samples, RUNNING),
             waiting=total(samples, WAITING),
@@ -54,22 +61,22 @@ class VllmDialect:
             preemptions=total(samples, PREEMPTIONS),
             prefix_queries=total(samples, PREFIX_QUERIES),
             prefix_hits=total(samples, PREFIX_HITS),
-            spec_accept_length=_accept_length(samples),
+            # Besides the accepted drafts, each verification yields one token of the model itself.
+            spec_accept_length=None if accepted is None or not steps else 1.0 + accepted / steps,
+            spec_draft_length=None if drafted is None or not steps else drafted / steps,
             steps=total(samples, STEPS),
             start_time=largest(samples, START_TIME),
             kv_capacity=_kv_capacity(samples),
             model=label(samples, "model_name"),
+            cache_dtype=_cache_dtype(samples),
             missing=tuple(names[0] for names in EXPECTED if total(samples, names) is None),
         )
 
 
-def _accept_length(samples: Samples) -> float | None:
-    """Tokens per verification step, averaged since the engine's start: the accepted drafts and the
-    one token that the model itself adds."""
-    accepted, drafts = total(samples, SPEC_ACCEPTED), total(samples, SPEC_DRAFTS)
-    if accepted is None or not drafts:
-        return None
-    return 1.0 + accepted / drafts
+def _cache_dtype(samples: Samples) -> str:
+    """What the KV cache holds; "auto" is what the model's weights are."""
+    infos = samples.get(CACHE_INFO, ())
+    return next((text[:_MOST_TEXT] for labels, _ in infos if (text := labels.get("cache_dtype"))), "")
 
 
 def _kv_capacity(samples: Samples) -> float | None:

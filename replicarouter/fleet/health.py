@@ -2,7 +2,7 @@
 
 import logging
 
-from replicarouter.clock import Clock
+from replicarouter.clock import Clock, Seldom
 from replicarouter.errors import IdleTimeout, ResponseHeadTimeout, RouterError
 from replicarouter.exchange import Exchange, Stage
 from replicarouter.fleet.cooling import Cooling
@@ -39,6 +39,7 @@ class Health(FleetListener):
         self._slow_start = settings.health.slow_start
         self._outliers = Outliers(settings.eject)
         self._cooling = Cooling()
+        self._spared = Seldom()
         self._stalls = StallJudge(
             after=settings.health.stall_after,
             end=settings.health.stall_end,
@@ -89,6 +90,7 @@ class Health(FleetListener):
         if record is not None and record.unproven:
             record.failures = 0
             record.tried_at = now
+            log.info("replica on trial", extra={"replica": replica.name, "ejections": record.ejections})
             replica.begin_trial()
             self._fleet.regroup()
         else:
@@ -156,7 +158,10 @@ class Health(FleetListener):
         replica.end_trial()
         self._fleet.ledger.ejections.add((replica.name, "stalled"))
         sign = "failed probes" if replica.probe_failing else "no step of its engine"
+        was_out = replica.health is State.UNHEALTHY
         self._fleet.tell(replica, Event.STALLED, f"stalled: requests, but no byte and {sign}")
+        if was_out:
+            log.warning("replica stalled", extra={"replica": replica.name, "why": replica.why})
 
     def _try_stalled(self, replica: Replica, now: float) -> None:
         """Nothing of ours is there that could show life: after a while, a request has to."""
@@ -172,6 +177,9 @@ class Health(FleetListener):
             if on_trial:
                 # The others are out: it must do what it can, and not one request at a time.
                 self._prove(replica)
+            if self._spared.tell(now):
+                facts = {"replica": replica.name, "reason": reason, "why": "its pool cannot do without it"}
+                log.warning("replica not ejected", extra=facts)
             return
         seconds = self._outliers.sentence(replica, now)
         replica.ejected_until = now + seconds
@@ -184,6 +192,7 @@ class Health(FleetListener):
         record = self._outliers.record(replica)
         if replica.trial and record is not None:
             record.unproven = False
+            log.info("replica trial over", extra={"replica": replica.name})
             replica.end_trial()
             self._fleet.regroup()
             self._fleet.wake(replica)

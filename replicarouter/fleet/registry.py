@@ -14,6 +14,9 @@ from replicarouter.settings import ReplicaSettings
 
 log = logging.getLogger(__name__)
 
+MOST_SHOWN = 500
+"""Characters of a replica's list of models that the log tells."""
+
 QUIET = 2.0
 """Seconds without a byte after which a replica that is to be removed is asked again how it is."""
 
@@ -164,7 +167,14 @@ class Fleet:
         if replica.duty is before:
             return
         self.regroup()
-        log.info("replica duty changed", extra={"replica": replica.name, "duty": replica.duty.value})
+        facts = {
+            "replica": replica.name,
+            "from": before.value,
+            "to": replica.duty.value,
+            "why": f"told to {order.value}",
+            "outstanding": replica.outstanding,
+        }
+        log.info("replica duty changed", extra=facts)
         self._tell_listeners(replica, state)
 
     # Pools
@@ -256,6 +266,10 @@ class Fleet:
         """Take over what a replica lists; pools follow."""
         fresh = tuple({card["id"]: dict(card) for card in cards}.values())
         if fresh != replica.cards:
+            names = [card["id"] for card in fresh]
+            if names != [card["id"] for card in replica.cards or ()]:
+                shown = ", ".join(names)[:MOST_SHOWN]
+                log.info("replica models changed", extra={"replica": replica.name, "models": shown})
             replica.cards = fresh
             self.regroup()
             self._widen(replica)

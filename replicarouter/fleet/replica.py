@@ -23,6 +23,9 @@ STALE_AFTER_INTERVALS = 3
 RAMP_START = 0.1
 """The share of its weight at which a newcomer begins: small, but enough to be chosen at all."""
 
+MOST_LENGTH = 10**15
+"""Tokens beyond which a model's length is a mistake; a float holds all below exactly."""
+
 PEAK_READINGS = 10
 """Readings over which our own peak explains what an engine reports; gauges may lag by seconds."""
 
@@ -117,6 +120,12 @@ class Replica:
         if self.trial and outstanding > self._trial_above:
             return False
         return not self.most or outstanding < self.most
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a prompt and its answer together, of the model that takes least; None: not told."""
+        lengths = (card.get("max_model_len") for card in self.cards or ())
+        return min((one for one in lengths if type(one) is int and 0 < one <= MOST_LENGTH), default=None)
 
     def share(self, now: float) -> float:
         """Its weight at this moment, above 0: smaller while it starts slowly."""

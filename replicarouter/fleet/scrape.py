@@ -65,4 +65,8 @@ class Scraper(FleetListener):
         configured = replica.settings.engine
         dialect = detect(samples) if configured == "auto" else DIALECTS[configured]
         replica.engine = dialect.name
+        before = replica.restarts
         replica.take(dialect.read(samples), self._clock())
+        if replica.restarts > before:
+            facts = {"replica": replica.name, "restarts": replica.restarts}
+            log.warning("engine restarted", extra=facts)

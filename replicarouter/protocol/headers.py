@@ -57,13 +57,17 @@ def crossing_fields(
     *,
     replace_credentials: bool,
     forwards: bool = True,
+    replaced: frozenset[bytes] = frozenset(),
 ) -> list[bytes]:
     """The request's field lines that go on to the replica, each ending in CRLF.
 
     `connection`: the values of its `Connection` fields, which name others that stop here. `forwards`:
-    whether the sender may say for whom it asks (`X-Forwarded-For` and the like).
+    whether the sender may say for whom it asks (`X-Forwarded-For` and the like). `replaced`: names, in
+    lower case, of fields in whose place others are written.
     """
     stop = _STOPPING[replace_credentials, forwards]
+    if replaced:
+        stop |= replaced
     for value in connection:
         if value.lower() not in ("keep-alive", "close"):
             stop = stop.union(

@@ -155,6 +155,7 @@ class Courier:
         finally:
             roads.ledger.attempts.add((replica.name, result))
             roads.admission.give_back(lease, errand.pool, outcome=result, failed=failed)
+        exchange.note_attempt(result, self.terms.clock())
         return False
 
     async def _carry(self, errand: Errand, lease: Lease) -> Attempt:
@@ -185,6 +186,7 @@ class Courier:
                 self._roads.refused(replica)
                 raise stale from None
             self._roads.ledger.retries.add(("stale_connection",))
+            exchange.note_attempt("stale_connection", self.terms.clock())
             lease.move(Stage.CONNECTING)
 
     def _elsewhere(self, errand: Errand, replica: Replica) -> bool:
@@ -279,7 +281,8 @@ class Courier:
         request_id = exchange.upstream_id
         if exchange.attempts > 1:
             request_id = f"{request_id[:120]}-r{exchange.attempts - 1}"
-        start_lines = start.encode("utf-8", "surrogateescape") + address.own_lines
+        trace = exchange.trace
+        start_lines = start.encode("utf-8", "surrogateescape") + address.own_lines + trace.line
         return request_head(
             start_lines + UPGRADE_LINES if errand.upgrade else start_lines,
             crossing_fields(
@@ -287,6 +290,7 @@ class Courier:
                 message.headers.getall(hdrs.CONNECTION, ()),
                 replace_credentials=address.replaces_credentials or errand.caller.keys_stop_here,
                 forwards=errand.caller.forwards,
+                replaced=trace.replaces,
             ),
             request_id=request_id,
             body_length=errand.body.length,

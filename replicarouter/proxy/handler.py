@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aiohttp import hdrs
-from multidict import istr
 
 from replicarouter.admission.controller import Admission
 from replicarouter.admission.owners import Owners
@@ -32,13 +31,12 @@ from replicarouter.proxy.courier import Courier
 from replicarouter.proxy.errand import Errand
 from replicarouter.proxy.intake import Asked, Intake
 from replicarouter.proxy.reception import Reception
-from replicarouter.proxy.register import Register
+from replicarouter.proxy.register import REQUEST_ID, Register
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.upload import Upload
 
 log = logging.getLogger(__name__)
 
-REQUEST_ID = istr("X-Request-Id")
 MESSAGES_API = "/v1/messages"
 
 
@@ -95,8 +93,9 @@ class Corridor:
             if kept is not None:
                 return kept
         label = OTHER if endpoint is None else endpoint.label
-        exchange = rooms.register.open(message.method, path, label, message.headers.get(REQUEST_ID))
+        exchange = rooms.register.open(message.method, path, label, message.headers)
         exchange.caller, exchange.priority = caller.name, caller.priority
+        exchange.peer = caller.connection.peer
         caller.task = asyncio.current_task()
         exchange.on_interrupt = caller.interrupt
         try:

@@ -4,19 +4,27 @@ import itertools
 import secrets
 from collections.abc import Callable
 
+from multidict import MultiMapping, istr
+
 from replicarouter.clock import Clock
 from replicarouter.exchange import CLIENT_GONE, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.protocol.headers import usable_request_id
+from replicarouter.protocol.traceparent import Tracing
+
+REQUEST_ID = istr("X-Request-Id")
 
 
 class Register:
     """Opens and closes exchanges; `observe` is told of each that has ended."""
 
-    def __init__(self, ledger: Ledger, observe: Callable[[Exchange], None], clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, observe: Callable[[Exchange], None], clock: Clock, tracing: Tracing
+    ) -> None:
         self._ledger = ledger
         self._observe = observe
         self._clock = clock
+        self._tracing = tracing
         self._prefix = f"rr-{secrets.token_hex(4)}-"
         self._serial = itertools.count(1)
 
@@ -24,8 +32,12 @@ class Register:
         """A request id that nobody else has."""
         return f"{self._prefix}{next(self._serial):x}"
 
-    def open(self, method: str, path: str, endpoint: str, given_id: str | None) -> Exchange:
-        """Name a request and keep it in flight; what a replica sees as its id is unique among these."""
+    def open(self, method: str, path: str, endpoint: str, headers: MultiMapping[str] | None) -> Exchange:
+        """Name a request and keep it in flight; what a replica sees as its id is unique among these.
+
+        Without `headers`, since they could not be read, it has no id of its client's and belongs to no trace.
+        """
+        given_id = None if headers is None else headers.get(REQUEST_ID)
         exchange = Exchange(method=method, path=path, endpoint=endpoint, accepted_at=self._clock())
         in_flight = self._ledger.in_flight
         made = self.make_id()
@@ -34,6 +46,8 @@ class Register:
             upstream_id = f"{upstream_id[:100]}-{next(self._serial):x}"
         exchange.client_id = given_id or made
         exchange.upstream_id = upstream_id
+        if headers is not None:
+            exchange.trace = self._tracing.of(headers)
         in_flight[upstream_id] = exchange
         return exchange
 

@@ -5,12 +5,15 @@ and shows nobody. This one is first come, first served, is bounded in time, and 
 """
 
 import asyncio
+import logging
 from collections import deque
 
-from replicarouter.clock import Clock
+from replicarouter.clock import Clock, Seldom
 from replicarouter.errors import QueueTimeout
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Ledger
+
+log = logging.getLogger(__name__)
 
 Waiter = tuple["asyncio.Future[None]", int]
 """A request that waits for a slot, and the row of the replica it was given."""
@@ -33,6 +36,7 @@ class Slots:
         self._taken = 0
         self._taken_by: dict[int, int] = {}
         self._waiters: deque[Waiter] = deque()
+        self._reached = Seldom()
 
     def take_now(self, row: int) -> bool:
         """Take a slot for the replica that owns `row` if one is free."""
@@ -48,7 +52,9 @@ class Slots:
         self._waiters.append(waiter)
         ledger = self._ledger
         ledger.waiting_for_slot += 1
-        ledger.hold(exchange, self._clock())
+        now = self._clock()
+        ledger.hold(exchange, now)
+        self._tell_reached(exchange, now)
         try:
             async with asyncio.timeout(self.timeout or None):
                 await granted
@@ -79,6 +85,18 @@ class Slots:
                 self._grant(wanted)
                 granted.set_result(None)
                 return
+
+    def _tell_reached(self, exchange: Exchange, now: float) -> None:
+        count = self._reached.tell(now)
+        if count:
+            facts = {
+                "limit": self.limit,
+                "limit_per_replica": self._limit_per_replica,
+                "waiting": len(self._waiters),
+                "replica": exchange.replica,
+                "count": count,
+            }
+            log.warning("connector limit reached", extra=facts)
 
     def _free(self, row: int) -> bool:
         if self.limit and self._taken >= self.limit:

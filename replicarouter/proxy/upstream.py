@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import aiohttp
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.connector import Connection
 
+from replicarouter.clock import Seldom
 from replicarouter.errors import ConnectFailed, Overloaded
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Connections, Ledger
@@ -17,6 +19,8 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.proxy.aiohttp_connector import Connector, Receiver, ReplicaConnection
 from replicarouter.proxy.slots import Slots
 from replicarouter.tls import tls_failure
+
+log = logging.getLogger(__name__)
 
 JOINED_BODY = 65536
 """Bytes up to which copying a body behind its head is cheaper than a system call of its own."""
@@ -102,6 +106,7 @@ class Upstream(FleetListener):
         self._ledger = ledger
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout or None)
         self._addresses: dict[Replica, Address] = {}
+        self._scarce = Seldom()
 
     @property
     def limit(self) -> int:
@@ -144,7 +149,10 @@ class Upstream(FleetListener):
                 connection = await self._connector.open(address.template, self._timeout)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._slots.give_back(row)
-            raise _failure(error) from error
+            failure = _failure(error)
+            if isinstance(failure, Overloaded):
+                self._tell_scarce()
+            raise failure from error
         except BaseException:
             self._slots.give_back(row)
             raise
@@ -163,6 +171,11 @@ class Upstream(FleetListener):
     async def close(self) -> None:
         """Close all connections."""
         await self._connector.close()
+
+    def _tell_scarce(self) -> None:
+        count = self._scarce.tell(asyncio.get_running_loop().time())
+        if count:
+            log.warning("out of descriptors, requests refused", extra={"count": count})
 
     def _make_address(self, replica: Replica) -> Address:
         settings = replica.settings

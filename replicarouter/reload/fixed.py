@@ -25,6 +25,8 @@ FIXED = (
     "extra_paths",
     "workers",
     "log.format",
+    "tracing.otlp_endpoint",
+    "tracing.service_name",
 )
 """Settings and sections that hold from start to end: they are built into listeners, connectors and loops."""
 

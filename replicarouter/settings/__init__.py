@@ -16,6 +16,7 @@ from replicarouter.settings.sections import (
     PriorityHeader,
     ScrapeSettings,
     TlsSettings,
+    TracingSettings,
 )
 from replicarouter.settings.tree import Settings
 
@@ -36,6 +37,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TlsSettings",
+    "TracingSettings",
     "load_settings",
     "named_keys",
 ]

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from replicarouter.settings.replica import ReplicaUrl
 from replicarouter.settings.url_pattern import AllowedUrl
 from replicarouter.settings.values import (
     ByteCount,
@@ -23,6 +24,7 @@ from replicarouter.settings.values import (
     Section,
     Share,
     Switch,
+    Text,
     Texts,
     Weight,
     accepts_items,
@@ -332,3 +334,26 @@ class LogSettings(Section):
     format: Annotated[LogFormat, lower_case, accepts_one_of(LogFormat), Flag("--log-format", "FORMAT")] = (
         Field(default="auto", description="`text`, `json`, or `auto`: text on a terminal, else json.")
     )
+    sample: Share = Field(
+        default=1.0,
+        description="Share of the successful requests that get an access line, drawn by request id, so that "
+        "several routers draw alike; all others get one in any case.",
+    )
+
+
+class TracingSettings(Section):
+    """Which trace a request belongs to, and where its spans go."""
+
+    start: Switch = Field(
+        default=True,
+        description="Give a request without a valid `traceparent` one; else all passes on as it comes.",
+    )
+    sample_ratio: Share = Field(
+        default=1.0, description="Share of the traces begun here that are sampled; of others the caller says."
+    )
+    otlp_endpoint: ReplicaUrl | None = Field(
+        default=None,
+        description="Where spans go, by OTLP over HTTP, such as `http://127.0.0.1:4318` (where there is no "
+        "path, `/v1/traces` is added); by default none are made. Needs `pip install 'replicarouter[otel]'`.",
+    )
+    service_name: Text = Field(default="replicarouter", description="The name of this router in spans.")

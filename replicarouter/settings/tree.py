@@ -25,6 +25,7 @@ from replicarouter.settings.sections import (
     ScrapeSettings,
     TimeoutSettings,
     TlsSettings,
+    TracingSettings,
 )
 from replicarouter.settings.values import (
     ByteCount,
@@ -138,6 +139,7 @@ class Settings(BaseSettings):
     )
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @classmethod
     def settings_customise_sources(

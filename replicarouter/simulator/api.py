@@ -10,6 +10,7 @@ from replicarouter.simulator.prompts import (
     Prompt,
     chat_text,
     ids_prompt,
+    planted_word,
     text_prompt,
 )
 from replicarouter.simulator.tokens import seed_of, token_ids
@@ -44,13 +45,16 @@ class GenerationRequest:
 
 class Api:
     """Reads requests for one model whose sequences hold at most `context` tokens, in blocks of
-    `block_size`. What cannot matter to made-up words is accepted without effect: `stop`, `logprobs`,
-    sampling, and unknown fields."""
+    `block_size`. `template` comes before every conversation. What cannot matter to made-up words is
+    accepted without effect: `stop`, `logprobs`, sampling, and unknown fields."""
 
-    def __init__(self, model: str, context: int, block_size: int = DEFAULT_BLOCK_SIZE) -> None:
+    def __init__(
+        self, model: str, context: int, block_size: int = DEFAULT_BLOCK_SIZE, template: str = ""
+    ) -> None:
         self.model = model
         self.context = context
         self._block_size = block_size
+        self._template = template
 
     def chat(self, fields: Fields) -> GenerationRequest:
         """A body of `/v1/chat/completions`; ApiError when it cannot be served."""
@@ -58,7 +62,7 @@ class Api:
         if messages is None:
             raise fields.missing("messages")
         self._check_model(fields)
-        text = chat_text(messages, fields.objects("tools") or ())
+        text = self._template + chat_text(messages, fields.objects("tools") or ())
         prompt = text_prompt(text, block_size=self._block_size, salt=_salt(fields))
         limit = fields.integer("max_completion_tokens")
         limit = fields.integer("max_tokens") if limit is None else limit
@@ -67,6 +71,7 @@ class Api:
             endless=fields.flag("ignore_eos"),
             reasoning=_wants_reasoning(fields),
             call=choose_call(fields, messages),
+            word=planted_word(text),
         )
         return self._request(fields, True, [(prompt, wish)])
 
@@ -91,7 +96,7 @@ class Api:
         self._check_model(fields)
         messages, prompt = fields.objects("messages"), fields.text("prompt")
         if messages is not None:
-            ids = token_ids(chat_text(messages, fields.objects("tools") or ()))
+            ids = token_ids(self._template + chat_text(messages, fields.objects("tools") or ()))
         elif prompt is not None:
             ids = token_ids(prompt)
         else:

@@ -1,9 +1,12 @@
 """The part of a batch that generates one token a step for each sequence. Progress is read off one clock,
 so that many steps cost no more than one."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from replicarouter.simulator.sequences import Sequence, StepClock
+
+_MOST_STALE = 64
+"""Outdated entries in the heap of ends beyond which it is made anew."""
 
 
 class Decoding:
@@ -32,8 +35,7 @@ class Decoding:
         sequence.base -= clock.steps
         sequence.clock = clock
         self.members[sequence] = None
-        self._joined += 1
-        heappush(self._ends, (sequence.limit - sequence.base, self._joined, sequence))
+        self._await_end(sequence)
 
     def leave(self, sequence: Sequence) -> None:
         """Let a sequence decode no longer; what it has produced stays."""
@@ -42,6 +44,17 @@ class Decoding:
         sequence.clock = None
         del self.members[sequence]
         self._full_at[(steps - sequence.tokens + 1) % self._block_size] -= 1
+
+    def skip(self, sequence: Sequence, tokens: int) -> None:
+        """Give a member so many tokens beside those of the steps; fewer than it still has to come."""
+        steps, size = self.clock.steps, self._block_size
+        self._full_at[(steps - sequence.tokens + 1) % size] -= 1
+        sequence.base += tokens
+        self._full_at[(steps - sequence.tokens + 1) % size] += 1
+        self._await_end(sequence)
+        if len(self._ends) > 2 * len(self.members) + _MOST_STALE:
+            self._ends = [entry for entry in self._ends if not self._is_stale(entry)]
+            heapify(self._ends)
 
     def steps_to_next_end(self) -> int:
         """Steps until the first of the sequences is complete; there must be one."""
@@ -75,6 +88,10 @@ class Decoding:
                 self.leave(entry[2])
                 finished.append(entry[2])
         return finished
+
+    def _await_end(self, sequence: Sequence) -> None:
+        self._joined += 1
+        heappush(self._ends, (sequence.limit - sequence.base, self._joined, sequence))
 
     @staticmethod
     def _is_stale(entry: tuple[int, int, Sequence]) -> bool:

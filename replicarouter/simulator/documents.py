@@ -51,10 +51,10 @@ def model_list(model: str, context: int, created: int) -> bytes:
 
 
 def _chat_choice(index: int, plan: Plan, answer_id: str) -> dict[str, Any]:
-    text = text_of(plan.seed, plan.reasoning, plan.text)
+    text = "".join(plan.lead) + text_of(plan.seed, plan.reasoning, plan.text)
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": text if plan.text or plan.call else None,
+        "content": text if text or plan.call else None,
         "refusal": None,
     }
     if plan.call:

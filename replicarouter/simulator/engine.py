@@ -24,6 +24,7 @@ from replicarouter.simulator.routes import Routes
 from replicarouter.simulator.scheduler import Scheduler
 from replicarouter.simulator.server import Connection, IdleConnections
 from replicarouter.simulator.sleeping import METHODS, answer_sleeper
+from replicarouter.simulator.speculation import Speculation
 from replicarouter.simulator.wire import HttpRequest, Reply
 
 Journal = Callable[[int, str, str], None]
@@ -66,16 +67,19 @@ class SimulatedEngine:
 
     def _boot(self) -> None:
         """Have nothing to do yet, and nothing counted."""
+        options = self.options
+        drafted = options.speculative_tokens
         self._scheduler = Scheduler(
             self._profile,
-            max_num_seqs=self.options.max_num_seqs,
-            blocks=KvBlocks(self.options.kv_blocks, self.options.block_size),
+            max_num_seqs=options.max_num_seqs,
+            blocks=KvBlocks(options.kv_blocks, options.block_size),
             measures=Measures(),
+            speculation=Speculation(drafted, options.acceptance) if drafted else None,
         )
         started = time.time()
-        self._page = MetricsPage(self.options, self._scheduler, started)
-        api = Api(self.model, self.options.context, self.options.block_size)
-        self._routes = Routes(api, self._page, int(started))
+        self._page = MetricsPage(options, self._scheduler, started)
+        api = Api(self.model, options.context, options.block_size, options.template)
+        self._routes = Routes(api, self._page, int(started), options.version)
         self._in_step = False
         self._due = 0.0
 

@@ -14,6 +14,7 @@ class MetricsPage:
 
     def __init__(self, options: EngineOptions, scheduler: Scheduler, started: float) -> None:
         self._scheduler = scheduler
+        self._drafted = options.speculative_tokens
         self._measures = scheduler.measures
         self._started = started
         self._held: bytes | None = None
@@ -23,7 +24,7 @@ class MetricsPage:
         self._labels = f'engine="0",{self._model}'
         blocks = {
             "block_size": options.block_size,
-            "cache_dtype": "auto",
+            "cache_dtype": options.kv_cache_dtype,
             "enable_prefix_caching": True,
             "engine": 0,
             "kv_cache_size_tokens": options.kv_blocks * options.block_size,
@@ -32,6 +33,11 @@ class MetricsPage:
             "num_gpu_blocks_override": options.kv_blocks,
         }
         self._cache_labels = ",".join(f'{name}="{value}"' for name, value in blocks.items())
+        self._without: frozenset[str] = frozenset()
+        absent = frozenset(options.without_metrics)
+        if absent and (unknown := absent - {name for name, _ in _families(self.render().decode())}):
+            raise ValueError(f"without_metrics is {sorted(unknown)}; accepted: families of the page")
+        self._without = absent
 
     def hold(self) -> None:
         """Stand still from now on, as when the engine core tells its numbers no more."""
@@ -46,9 +52,14 @@ class MetricsPage:
         if self._held is not None:
             return self._held
         parts = [*self._process(), *self._gauges(), *self._counters(), *self._histograms()]
+        if self._drafted:
+            parts += self._speculation()
         parts.append(_family("vllm:cache_config_info", "gauge", "The KV cache as configured."))
         parts.append(f"vllm:cache_config_info{{{self._cache_labels}}} 1.0\n")
-        return "".join(parts).encode()
+        page = "".join(parts)
+        if self._without:
+            page = "".join(text for name, text in _families(page) if name not in self._without)
+        return page.encode()
 
     def _process(self) -> Iterable[str]:
         name = "process_start_time_seconds"
@@ -92,6 +103,21 @@ class MetricsPage:
             labels = f'engine="0",finished_reason="{reason}",{self._model}'
             yield f"{name}{{{labels}}} {float(count)}\n"
 
+    def _speculation(self) -> Iterable[str]:
+        """Counters that exist only with speculative decoding."""
+        measures = self._measures
+        accepted = measures.spec_accepted_at
+        for name, help_text, value in (
+            ("drafts", "Drafts verified.", measures.spec_drafts),
+            ("draft_tokens", "Tokens drafted.", measures.spec_draft_tokens),
+            ("accepted_tokens", "Drafted tokens accepted.", accepted.total()),
+        ):
+            yield self._one(f"spec_decode_num_{name}_total", "counter", help_text, value)
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        yield _family(name, "counter", "Drafted tokens accepted, by position in the draft.")
+        for position in range(self._drafted):
+            yield f'{name}{{{self._labels},position="{position}"}} {float(accepted[position])}\n'
+
     def _histograms(self) -> Iterable[str]:
         measures = self._measures
         for name, help_text, histogram in (
@@ -116,6 +142,11 @@ class MetricsPage:
     def _one(self, name: str, kind: str, help_text: str, value: float) -> str:
         name = f"vllm:{name}"
         return f"{_family(name, kind, help_text)}{name}{{{self._labels}}} {float(value)}\n"
+
+
+def _families(page: str) -> Iterable[tuple[str, str]]:
+    """The families of a page, each with its name."""
+    return ((text.split(" ", 1)[0], f"# HELP {text}") for text in page.split("# HELP ")[1:])
 
 
 def _family(name: str, kind: str, help_text: str) -> str:

@@ -126,8 +126,11 @@ class StreamFrames:
         if plan.reasoning:
             before = b'"delta":{"reasoning":"'
             yield _Run(before, b'"}', ESCAPED_TOKENS, plan.seed, plan.reasoning)
+        before, close = (b'"delta":{"content":"', b'"}') if self._request.chat else (b'"text":"', b'"')
+        if plan.lead:
+            lead = tuple(orjson.dumps(piece)[1:-1] for piece in plan.lead)
+            yield _Run(before, close, lead, 0, len(lead))
         if plan.text:
-            before, close = (b'"delta":{"content":"', b'"}') if self._request.chat else (b'"text":"', b'"')
             yield _Run(before, close, ESCAPED_TOKENS, plan.seed + plan.reasoning, plan.text)
         if plan.call:
             identity = b'"id":%b,"type":"function",' % orjson.dumps(call_id(self._answer_id))

@@ -1,6 +1,7 @@
 """What an engine has counted since its start: plain numbers, read by the metrics page."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
 # Bucket bounds in seconds or tokens, as vLLM 0.32.0 lists them on its metrics page.
@@ -53,6 +54,9 @@ class Measures:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generation_tokens = 0
+        self.spec_drafts = 0
+        self.spec_draft_tokens = 0
+        self.spec_accepted_at: Counter[int] = Counter()  # by position in the draft, from 0 on
         self.finished = dict.fromkeys(FINISH_REASONS, 0)
         self.step_tokens = Histogram(STEP_BOUNDS)
         self.first_token = Histogram(FIRST_TOKEN_BOUNDS)

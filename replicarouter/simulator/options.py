@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from replicarouter.simulator.documents import API_VERSION
 from replicarouter.simulator.faults import LOADING
 from replicarouter.simulator.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -20,6 +21,11 @@ class EngineOptions:
     the engine is what `loading` names, one after the other for an equal part of them (see `LOADING`).
     `max_num_queued_reqs` (0: no limit): running and waiting sequences beyond which it says that it is
     busy. `sse_keep_alive`: seconds between the comments of a stream that has no token yet; 0: none.
+
+    `version` is what `/version` tells, `kv_cache_dtype` what the metrics page tells of the cache. The chat
+    template puts `template` before every conversation. Each decode step drafts `speculative_tokens` (0:
+    none) for each sequence and accepts each of them with probability `acceptance` if it accepted those
+    before; a step takes no longer for it. The metrics page is `without_metrics`, families by their names.
     """
 
     host: str = "127.0.0.1"
@@ -38,6 +44,12 @@ class EngineOptions:
     loading: tuple[str, ...] = ("refused",)
     max_num_queued_reqs: int = 0
     sse_keep_alive: float = 0.0
+    version: str = API_VERSION
+    kv_cache_dtype: str = "auto"
+    template: str = ""
+    speculative_tokens: int = 0
+    acceptance: float = 0.7
+    without_metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _require("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
@@ -56,6 +68,11 @@ class EngineOptions:
         named = bool(self.loading) and set(self.loading) <= set(LOADING)
         _require("max_num_queued_reqs", self.max_num_queued_reqs, self.max_num_queued_reqs >= 0, "0 or more")
         _require("sse_keep_alive", self.sse_keep_alive, 0 <= self.sse_keep_alive < float("inf"), "0 or more")
+        _require("version", self.version, bool(self.version), "a text")
+        dtype = self.kv_cache_dtype
+        _require("kv_cache_dtype", dtype, dtype.isidentifier(), "a name as fp8 or bfloat16")
+        _require("speculative_tokens", self.speculative_tokens, self.speculative_tokens >= 0, "0 or more")
+        _require("acceptance", self.acceptance, 0 <= self.acceptance <= 1, "0 to 1")
         _require("loading", ",".join(self.loading), named, f"a list of {', '.join(LOADING)}")
 
     @property

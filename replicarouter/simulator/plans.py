@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from replicarouter.simulator.tokens import seed_of
+from replicarouter.simulator.tokens import CHARACTERS_PER_TOKEN, count_tokens, pieces, seed_of
 from replicarouter.simulator.tools import ToolCall
 
 SHORTEST_ANSWER, LONGEST_ANSWER = 256, 767
@@ -13,13 +13,15 @@ SHORTEST_THOUGHT, LONGEST_THOUGHT = 64, 127
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One choice of an answer: tokens of reasoning, then of text, or a tool call instead of text."""
+    """One choice of an answer: tokens of reasoning, then those of `lead` and of text, or a tool call instead
+    of text."""
 
     seed: int
     reasoning: int
     text: int
     call: ToolCall | None
     finish_reason: str
+    lead: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -27,7 +29,7 @@ class Plan:
         name = 1 if self.call else 0
         pieces = len(self.call.pieces) if self.call else 0
         end = 1 if self.finish_reason == "tool_calls" else 0
-        return self.reasoning + self.text + name + pieces + end
+        return self.reasoning + len(self.lead) + self.text + name + pieces + end
 
     @property
     def engine_reason(self) -> str:
@@ -37,12 +39,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the request says about its answers. `budget`: tokens one of them may have at most."""
+    """What the request says about its answers. `budget`: tokens one of them may have at most; `word`: what
+    its text is to begin with, empty for none."""
 
     budget: int
     endless: bool = False
     reasoning: bool = False
     call: ToolCall | None = None
+    word: str = ""
 
 
 def plan_answer(wish: Wish, seed: int) -> Plan:
@@ -56,16 +60,27 @@ def plan_answer(wish: Wish, seed: int) -> Plan:
     left = budget - reasoning
     if wish.call:
         return _plan_call(wish.call, seed, reasoning, left)
+    lead = _lead(wish.word)[:left]
     text = SHORTEST_ANSWER + seed % (LONGEST_ANSWER - SHORTEST_ANSWER + 1)
-    if wish.endless or text > left:
-        return Plan(seed, reasoning, left, None, "length")
-    return Plan(seed, reasoning, text, None, "stop")
+    reason = "length" if wish.endless or text > left else "stop"
+    rest = (left if reason == "length" else text) - len(lead)
+    return Plan(seed, reasoning, rest, None, reason, lead)
 
 
 def cut_short(plan: Plan, produced: int) -> Plan:
     """What an answer has been when its engine aborts it after so many tokens; a call is left out."""
     reasoning = min(plan.reasoning, produced)
-    return Plan(plan.seed, reasoning, min(plan.text, produced - reasoning), None, "abort")
+    lead = plan.lead[: produced - reasoning]
+    text = min(plan.text, produced - reasoning - len(lead))
+    return Plan(plan.seed, reasoning, text, None, "abort", lead)
+
+
+def _lead(word: str) -> tuple[str, ...]:
+    """A word as the beginning of an answer, in whole tokens."""
+    if not word:
+        return ()
+    text = f"{word}. "
+    return pieces(text.ljust(count_tokens(len(text)) * CHARACTERS_PER_TOKEN))
 
 
 def _plan_call(call: ToolCall, seed: int, reasoning: int, left: int) -> Plan:

@@ -1,6 +1,7 @@
 """Prompts as tokens: what a chat template makes of a conversation, and the hashes by which the prefix cache
 knows its blocks. Text is never cut into tokens: four of its characters are one, wherever they stand."""
 
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from replicarouter.simulator.tokens import CHARACTERS_PER_TOKEN, count_tokens, t
 DEFAULT_BLOCK_SIZE = 16
 MEDIA_TOKENS = 256
 """What an image, or another part that is not text, takes up in the prompt."""
+
+_PLANTED = re.compile(r"The secret word is (\w{1,64})\.")
 
 _ROLE_TOKENS = 3
 _END = "</>\n"  # one token
@@ -75,6 +78,14 @@ def chat_text(messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[str
         parts += _role(message.get("role")), _padded(said), _END
     parts.append(_role("assistant"))
     return "".join(parts)
+
+
+def planted_word(text: str) -> str:
+    """The word of the last sentence `The secret word is <word>.` in a prompt; empty without one. It is all
+    that the engine understands: enough to see that a long prompt arrives whole."""
+    at = text.rfind("The secret word is ")
+    found = _PLANTED.match(text, at) if at >= 0 else None
+    return found[1] if found else ""
 
 
 def chain(data: bytes, block_bytes: int, seed: int) -> list[int]:
@@ -149,5 +160,6 @@ def _call_text(name: str, arguments: str) -> str:
 
 
 def _reply_text(plan: Plan) -> str:
-    text = text_of(plan.seed, 0, plan.reasoning + plan.text)
+    thought = text_of(plan.seed, 0, plan.reasoning)
+    text = thought + "".join(plan.lead) + text_of(plan.seed, plan.reasoning, plan.text)
     return text + _call_text(plan.call.name, "".join(plan.call.pieces)) if plan.call else text

@@ -18,14 +18,14 @@ _WRONG_METHOD = b'{"detail":"Method Not Allowed"}'
 class Routes:
     """The paths of one engine."""
 
-    def __init__(self, api: Api, metrics: MetricsPage, started: int) -> None:
+    def __init__(self, api: Api, metrics: MetricsPage, started: int, version: str = API_VERSION) -> None:
         models = Reply(200, model_list(api.model, api.context, started))
-        version = Reply(200, orjson.dumps({"version": API_VERSION}))
+        told = Reply(200, orjson.dumps({"version": version}))
         self._api = api
         self._reads: dict[str, Callable[[], Reply]] = {
             "/health": lambda: Reply(200),
             "/ping": lambda: Reply(200),
-            "/version": lambda: version,
+            "/version": lambda: told,
             "/v1/models": lambda: models,
             "/metrics": lambda: Reply(200, metrics.render(), CONTENT_TYPE),
         }

@@ -11,6 +11,7 @@ from replicarouter.simulator.kv_blocks import KvBlocks
 from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.profiles import Profile
 from replicarouter.simulator.sequences import Sequence
+from replicarouter.simulator.speculation import Speculation
 
 STEP_TOKEN_BUDGET = 8192
 """Tokens computed in one step at most: vLLM's `max_num_batched_tokens` when serving on large GPUs."""
@@ -21,7 +22,15 @@ class Scheduler:
     abort at any time. `started` are the sequences that got their first token in the last step that was
     finished, and `step_end` is when that was."""
 
-    def __init__(self, profile: Profile, *, max_num_seqs: int, blocks: KvBlocks, measures: Measures) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        max_num_seqs: int,
+        blocks: KvBlocks,
+        measures: Measures,
+        speculation: Speculation | None = None,
+    ) -> None:
         self.blocks = blocks
         self.measures = measures
         self.started: list[Sequence] = []
@@ -29,6 +38,7 @@ class Scheduler:
         self._profile = profile
         self._seconds: dict[int, float] = {}  # of a step that only decodes, by the size of the batch
         self._max_num_seqs = max_num_seqs
+        self._speculation = speculation
         self._waiting: OrderedDict[Sequence, None] = OrderedDict()
         self._prefilling: list[Sequence] = []
         self._decoding = Decoding(blocks.block_size)
@@ -88,13 +98,16 @@ class Scheduler:
         return seconds + self._prefill_tokens * self._profile.prefill_seconds_per_token
 
     def finish_step(self, now: float) -> tuple[list[Sequence], list[Sequence]]:
-        """End the step: the sequences that have a new token, and those of them that are complete."""
+        """End the step: the sequences that have a new token, once for each, and those of them that are
+        complete."""
         self._even = None
         self._in_step = False
         advanced = list(self._decoding.members)
         if advanced:
             self.measures.token_gap.observe(now - self.step_end, len(advanced))
         finished = self._decoding.advance(1)
+        if self._speculation:
+            advanced += self._accept_drafts(self._speculation, advanced, finished)
         self.step_end = now
         self.started = []
         if self._filled:
@@ -115,6 +128,8 @@ class Scheduler:
         admissible = self._waiting and not self._stuck
         if self._in_step or self._prefilling or admissible or not self._decoding.members:
             return 0
+        if self._speculation:
+            return 0  # how far a step goes is drawn
         steps = self._decoding.steps_to_next_end()
         free = self.blocks.free
         if self._decoding.demand(steps) > free:
@@ -245,6 +260,39 @@ class Scheduler:
         if fresh := sequence.chain[sequence.run.end : whole]:
             sequence.run = self.blocks.publish(sequence.run, fresh)
         return tokens
+
+    def _accept_drafts(
+        self, speculation: Speculation, advanced: list[Sequence], finished: list[Sequence]
+    ) -> list[Sequence]:
+        """Verify a draft for each of the sequences that decoded in this step: what they have of it, each
+        sequence once for each token. Those that are complete with it are added to `finished`."""
+        measures = self.measures
+        more: list[Sequence] = []
+        for sequence in advanced:
+            accepted = speculation.accepted()
+            measures.spec_drafts += 1
+            measures.spec_draft_tokens += speculation.tokens
+            measures.spec_accepted_at.update(range(accepted))
+            extra = min(accepted, sequence.limit - sequence.produced, self._room_beside(sequence))
+            if not extra:
+                continue
+            filled = self.blocks.needed(sequence.tokens - 1)
+            if blocks := self.blocks.needed(sequence.tokens - 1 + extra) - filled:
+                self.blocks.take(blocks)
+            more += [sequence] * extra
+            if sequence.produced + extra < sequence.limit:
+                self._decoding.skip(sequence, extra)
+            else:
+                self._decoding.leave(sequence)
+                sequence.base += extra
+                finished.append(sequence)
+        return more
+
+    def _room_beside(self, sequence: Sequence) -> int:
+        """Tokens that a sequence could have more of before the cache is full."""
+        blocks = self.blocks
+        computed = sequence.tokens - 1
+        return (blocks.needed(computed) + blocks.free) * blocks.block_size - computed
 
     def _first_tokens(self, finished: list[Sequence], now: float) -> list[Sequence]:
         """The sequences whose prefill this step completed, with the token that comes of it."""

@@ -56,11 +56,15 @@ def count_tokens(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
+def pieces(text: str) -> tuple[str, ...]:
+    """A text in its tokens; the last may be cut short."""
+    starts = range(0, len(text), CHARACTERS_PER_TOKEN)
+    return tuple(text[start : start + CHARACTERS_PER_TOKEN] for start in starts)
+
+
 def token_ids(text: str) -> list[int]:
     """One made-up id for each token that `count_tokens` sees in `text`."""
-    starts = range(0, len(text), CHARACTERS_PER_TOKEN)
-    pieces = (text[start : start + CHARACTERS_PER_TOKEN] for start in starts)
-    return [xxh32_intdigest(piece.encode("utf-8", "surrogatepass")) % 32000 for piece in pieces]
+    return [xxh32_intdigest(piece.encode("utf-8", "surrogatepass")) % 32000 for piece in pieces(text)]
 
 
 def text_of(seed: int, start: int, count: int) -> str:

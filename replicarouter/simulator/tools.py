@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from replicarouter.simulator.fields import Fields, invalid
-from replicarouter.simulator.tokens import CHARACTERS_PER_TOKEN
+from replicarouter.simulator.tokens import pieces
 
 _VALUES: dict[str, object] = {
     "string": "harbour",
@@ -39,7 +39,7 @@ def choose_call(fields: Fields, messages: Sequence[Mapping[str, Any]]) -> ToolCa
     answered = bool(messages) and messages[-1].get("role") == "tool"
     if not functions or choice == "none" or (answered and choice in (None, "auto")):
         return None
-    return ToolCall(functions[0]["name"], _split(arguments_for(functions[0].get("parameters"))))
+    return ToolCall(functions[0]["name"], pieces(arguments_for(functions[0].get("parameters"))))
 
 
 def _callable(fields: Fields) -> list[dict[str, Any]]:
@@ -79,8 +79,3 @@ def _value(schema: object) -> object:
     if isinstance(allowed, list) and allowed:
         return allowed[0]
     return _VALUES.get(kind if isinstance(kind, str) else "string")
-
-
-def _split(text: str) -> tuple[str, ...]:
-    starts = range(0, len(text), CHARACTERS_PER_TOKEN)
-    return tuple(text[start : start + CHARACTERS_PER_TOKEN] for start in starts)

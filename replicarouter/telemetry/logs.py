@@ -2,39 +2,93 @@
 
 import json
 import logging
+import re
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, TextIO
+
+import orjson
+
+from replicarouter.telemetry.line_writer import LineWriter
+
+FLUSH = 2.0
+"""Seconds that a stuck reader may hold up the end of the process."""
+
+_PLAIN = re.compile(r"[!#-~]+").fullmatch
+"""Says of most values that they can stand as they are; the others are looked at more closely."""
+
+_NUMBERS = frozenset((int, float))
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+class FactsRecord(logging.LogRecord):
+    """A record that is cheap to make: an event at this moment with all its `facts` in one mapping, and
+    nothing of where in the code it comes from. `spare`: where lines must be lost, this is one of the first.
+    """
+
+    def __init__(self, logger: str, event: str, facts: Mapping[str, Any], *, spare: bool) -> None:
+        # Not that of the base class, which costs as much as all the rest of a line.
+        now = time.time()
+        fields = self.__dict__
+        fields.update(_BLANK)
+        fields["name"] = logger
+        fields["msg"] = event
+        fields["created"] = now
+        fields["msecs"] = now % 1 * 1000
+        self.facts = facts
+        self.spare = spare
+
+
+_BLANK = logging.LogRecord("", logging.INFO, "", 0, "", (), None).__dict__
+
+
+def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
+    if isinstance(record, FactsRecord):
+        return record.facts
     return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
 
 
-def _when(record: logging.LogRecord) -> str:
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{moment}.{int(record.msecs):03d}Z"
+class _Lines(logging.Formatter):
+    """What both forms of a line have in common: the time, in which a second is written once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = -1
+        self._shown = ""
+
+    def when(self, record: logging.LogRecord) -> str:
+        """The time of a record, in UTC."""
+        second = int(record.created)
+        if second != self._second:
+            self._second = second
+            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._shown}.{int(record.msecs):03d}Z"
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_Lines):
     """`time level event key=value …`; a value that holds a space is quoted, control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a traceback below it when there is one."""
-        facts = " ".join(f"{key}={_shown(value)}" for key, value in _facts(record).items())
-        line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()} {facts}".rstrip()
+        facts = " ".join(
+            [
+                f"{key}={value}" if type(value) in _NUMBERS else f"{key}={_shown(value)}"
+                for key, value in _facts(record).items()
+            ]
+        )
+        line = f"{self.when(record)} {record.levelname.lower():7} {record.getMessage()} {facts}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+class JsonFormatter(_Lines):
+    """One JSON object a line, of ASCII alone: no character of a value can mean anything to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The event, its facts and a traceback if there is one."""
         document = {
-            "time": _when(record),
+            "time": self.when(record),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,
@@ -42,14 +96,48 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(document, default=str)
+        try:
+            line = orjson.dumps(document, default=str).decode()
+            if line.isascii():
+                return line
+        except TypeError:
+            pass  # It holds a number or a character that this writer does not know.
+        return json.dumps(document, default=str, separators=(",", ":"))
+
+
+class LineHandler(logging.Handler):
+    """Hands lines to a writer that holds up nobody. When lines were dropped, that is a line too, once there
+    is room for it."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self.writer = writer
+        self._told = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have the record written."""
+        writer = self.writer
+        if writer.dropped > self._told and writer.relaxed:
+            count, self._told = writer.dropped - self._told, writer.dropped
+            lost = logging.LogRecord(__name__, logging.WARNING, "", 0, "log lines dropped", (), None)
+            lost.count = count
+            self._put(lost, spare=False)
+        self._put(record, spare=isinstance(record, FactsRecord) and record.spare)
+
+    def flush(self) -> None:
+        """Wait for what is not written yet, but not for ever."""
+        self.writer.flush(FLUSH)
+
+    def _put(self, record: logging.LogRecord, *, spare: bool) -> None:
+        line = f"{self.format(record)}\n"
+        self.writer.put(line.encode("utf-8", "backslashreplace"), spare=spare)
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     """Send all logs to `stream` (standard error); `form` is `text`, `json` or `auto` (by terminal)."""
     target = stream or sys.stderr
     as_text = form == "text" or (form == "auto" and target.isatty())
-    handler = logging.StreamHandler(target)
+    handler = _handler(target)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -62,6 +150,26 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(level.upper())
 
 
+def dropped_lines() -> int:
+    """Lines that were dropped because nobody read them in time."""
+    handlers = logging.getLogger().handlers
+    return sum(handler.writer.dropped for handler in handlers if isinstance(handler, LineHandler))
+
+
+def _handler(target: TextIO) -> logging.Handler:
+    try:
+        descriptor = target.fileno()
+    except (OSError, ValueError):
+        return logging.StreamHandler(target)  # It leads nowhere that could hold us up.
+    target.flush()
+    return LineHandler(LineWriter(descriptor))
+
+
 def _shown(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if " " in text or not text.isprintable() or not text else text
+    return text if _PLAIN(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    odd = not text or not text.isprintable() or " " in text or '"' in text
+    return json.dumps(text) if odd else text

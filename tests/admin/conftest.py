@@ -1,17 +1,19 @@
 """An admin port over two ready replicas that lead nowhere."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import pytest
 import pytest_asyncio
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
 from replicarouter.admin.answers import OwnAnswers
 from replicarouter.admin.api import AdminApi
 from replicarouter.admission.decisions import Decisions
 from replicarouter.settings import AdminSettings
+from replicarouter.telemetry.recent import RecentErrors
 from tests.fakes.client import HOST, Answer, Client, request
 from tests.scene import a_fleet
 from tests.telemetry.conftest import Watched
@@ -22,14 +24,15 @@ OWN_PORT = 18080
 PER_SECOND = 50
 
 
+@dataclass(slots=True, eq=False)
 class Door:
     """An admin port, and what it looks into."""
 
-    def __init__(self, watched: Watched, port: int, api: AdminApi, decisions: Decisions) -> None:
-        self.watched = watched
-        self.decisions = decisions
-        self.port = port
-        self.api = api
+    watched: Watched
+    port: int
+    api: AdminApi
+    decisions: Decisions
+    recent: RecentErrors
 
     async def ask(self, target: str, method: str = "GET", **headers: str) -> Answer:
         return await self.send(request(method, target, headers=headers))
@@ -56,6 +59,12 @@ class Door:
 Open = Callable[..., Awaitable[Door]]
 
 
+@pytest.fixture
+def watched() -> Watched:
+    """Two ready replicas under a clock that stands still, and all that is read from them."""
+    return Watched(a_fleet("a", "b"))
+
+
 @pytest_asyncio.fixture
 async def open_door() -> AsyncIterator[Open]:
     """Open an admin port; options are settings of `admin`."""
@@ -63,16 +72,17 @@ async def open_door() -> AsyncIterator[Open]:
 
     async def start(**options: Any) -> Door:
         watched = Watched(a_fleet("a", "b"))
-        answers = OwnAnswers(watched.fleet, CollectorRegistry(), version="9.9", draining=lambda: False)
+        answers = OwnAnswers(watched.fleet, lambda: b"", version="9.9", draining=lambda: False)
         decisions = Decisions(PER_SECOND)
+        recent = RecentErrors()
         api = AdminApi(
-            AdminSettings(**options), watched.sources, answers, decisions, own_ports=lambda: (OWN_PORT,)
+            AdminSettings(**options), watched.sources, answers, decisions, recent, own_ports=lambda: (OWN_PORT,)
         )
         runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
         runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, HOST, 0).start()
-        return Door(watched, runner.addresses[0][1], api, decisions)
+        return Door(watched, runner.addresses[0][1], api, decisions, recent)
 
     yield start
     for runner in runners:

@@ -1,6 +1,7 @@
 """The operator's door over a real port: what it shows, and what it lets an operator do."""
 
 import asyncio
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -54,6 +55,15 @@ async def test_the_routers_own_answers_are_here_too(open_door: Open, path: str) 
 
 async def test_an_unknown_path_is_404(open_door: Open) -> None:
     (await (await open_door()).ask("/admin/nothing")).refused(404, "unknown_path")
+
+
+async def test_recent_errors_are_shown_with_the_time_of_day(open_door: Open) -> None:
+    door = await open_door()
+    door.recent.observe(an_exchange(outcome="connect_failed", client_id="req-7", ended_at=990.0))
+    (row,) = (await door.ask("/admin/errors")).json()["errors"]
+    assert (row["request_id"], row["outcome"]) == ("req-7", "connect_failed@receiving")
+    ago = datetime.now(UTC) - datetime.fromisoformat(row["at"])
+    assert row["age"] <= ago.total_seconds() <= row["age"] + 5.0
 
 
 async def test_another_method_is_405(open_door: Open) -> None:

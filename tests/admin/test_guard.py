@@ -4,16 +4,26 @@ import pytest
 
 from replicarouter.settings import AdminSettings
 from tests.admin.conftest import Open
-from tests.fakes.client import request
+from tests.fakes.client import Client, request
 
 
 @pytest.mark.parametrize(
-    "path", ["/admin/ledger", "/admin/replicas", "/admin/requests", "/metrics", "/version"]
+    "path",
+    [
+        *("/admin/ledger", "/admin/replicas", "/admin/requests", "/admin/live", "/admin/errors"),
+        *("/metrics", "/version"),
+    ],
 )
 async def test_with_a_token_nobody_enters_without_it(open_door: Open, path: str) -> None:
     door = await open_door(token="secret")
-    (await door.ask(path)).refused(401, "invalid_api_key")
-    assert (await door.ask(path, Authorization="Bearer secret")).status == 200
+    refused = await door.ask(path)
+    refused.refused(401, "invalid_api_key")
+    assert refused.json()["error"]["param"] == "authorization", "the page knows what to ask for"
+    # The feed has no end: its head says enough.
+    client = await Client.connect(door.port)
+    await client.send(request("GET", path, headers={"Authorization": "Bearer secret"}))
+    assert (await client.head()).status == 200
+    await client.closed()
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])

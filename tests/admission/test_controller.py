@@ -578,6 +578,24 @@ async def test_the_urgent_go_first() -> None:
 # A full queue
 
 
+async def test_who_has_to_make_room_counts_as_queued_until_it_says_so_to_its_client() -> None:
+    """Else it would be nowhere for a turn of the loop, while it is still in flight."""
+    scene = a_scene(requests=2)
+    scene.granted(caller="flood")
+    for number in range(2):
+        await scene.queue(number, caller="flood")
+    come = scene.admission.wait(a_request(), scene.pool, an_exchange(caller="other"), [])
+    newcomer = asyncio.ensure_future(come)
+    counted = []
+    for _ in range(2):
+        await asyncio.sleep(0)
+        counted.append(scene.fleet.ledger.queued["m1"])
+
+    assert counted == [3, 2]
+    assert isinstance(scene.waiting[1].exception(), QueueFull)
+    newcomer.cancel()
+
+
 async def test_a_flood_that_fills_the_queue_makes_room_for_another_caller() -> None:
     scene = a_scene(requests=3)
     lease = scene.granted(caller="flood")

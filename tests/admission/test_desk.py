@@ -76,6 +76,13 @@ def test_each_pool_goes_by_its_own_policy() -> None:
     assert [type(policy) for policy in scene.policies()] == [Stubborn, Keyed]
 
 
+def test_the_policy_of_a_model_is_told_with_or_without_a_desk() -> None:
+    scene = TwoPools(plan(by_model={"m2": "session"}))
+    assert [scene.desks.policy_of(model) for model in ("m1", "m2")] == ["random", "session"]
+    scene.reload(plan(by_model={"m1": "round-robin"}))
+    assert [scene.desks.policy_of(model) for model in ("m1", "m2")] == ["round-robin", "random"]
+
+
 def test_the_exchange_says_which_policy_chose_and_how() -> None:
     scene = TwoPools(plan(by_model={"m2": "session"}))
     exchanges = [one.granted().exchange for one in (scene.one, scene.other)]

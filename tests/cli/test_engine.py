@@ -79,6 +79,39 @@ def test_flags_reach_the_engine() -> None:
     assert 'num_gpu_blocks="77"' in page
 
 
+def test_engine_is_as_different_as_it_is_told_to_be() -> None:
+    said = (
+        "--version",
+        "9.9",
+        "--max-model-len",
+        "4096",
+        "--kv-cache-dtype",
+        "fp8",
+        "--template",
+        "Be kind.",
+    )
+    drafting = ("--speculative-tokens", "2", "--acceptance", "1")
+    lacking = (
+        "--without-metric",
+        "vllm:num_requests_waiting",
+        "--without-metric",
+        "vllm:prompt_tokens_total",
+    )
+    chat = {"messages": [{"role": "user", "content": "The secret word is marzipan. Which is it?"}]}
+    with engine("--port", "0", "--profile", "instant", *said, *drafting, *lacking) as process:
+        _, (url,) = start_up(process, 1)
+        assert ask(f"{url}/version") == {"version": "9.9"}
+        assert ask(f"{url}/tokenize", chat)["max_model_len"] == 4096
+        answer = ask(f"{url}/v1/chat/completions", {**chat, "max_tokens": 7})
+        with urllib.request.urlopen(f"{url}/metrics", timeout=DEADLINE) as response:
+            page = response.read().decode()
+    assert answer["choices"][0]["message"]["content"].startswith("marzipan. ")  # type: ignore[index]
+    assert 'cache_dtype="fp8"' in page
+    assert "vllm:spec_decode_num_accepted_tokens_per_pos_total" in page
+    assert "vllm:num_requests_waiting{" not in page
+    assert "vllm:prompt_tokens_total" not in page
+
+
 def test_taken_port_is_said_and_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -102,6 +135,8 @@ def test_taken_port_is_said_and_fails() -> None:
         (("--control-port", "-1"), "control_port is -1; accepted: 0 to 65535"),
         (("--load-seconds", "-1"), "load_seconds is -1.0; accepted: 0 or more"),
         (("--loading", "asleep"), "loading is 'asleep'; accepted: a list of refused, silent"),
+        (("--acceptance", "2"), "acceptance is 2.0; accepted: 0 to 1"),
+        (("--without-metric", "vllm:nothing"), "without_metrics is ['vllm:nothing']; accepted: families"),
         (("--sigterm", "later"), "later"),
     ],
 )

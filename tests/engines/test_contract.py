@@ -19,6 +19,7 @@ COUNTS = (
     "prefix_queries",
     "prefix_hits",
     "spec_accept_length",
+    "spec_draft_length",
     "steps",
     "start_time",
     "kv_capacity",
@@ -48,6 +49,7 @@ def test_an_empty_page_leaves_everything_unknown(name: str) -> None:
 
     assert all(getattr(reading, count) is None for count in COUNTS)
     assert reading.model == ""
+    assert reading.cache_dtype == ""
 
 
 @pytest.mark.parametrize("page_name", PAGES)

@@ -24,6 +24,7 @@ def test_an_idle_engine_reads_as_idle(page: Callable[[str], bytes]) -> None:
         start_time=1.79595150647e9,
         kv_capacity=131072.0,
         model="tiny",
+        cache_dtype="auto",
         missing=(),
     )
 
@@ -81,6 +82,42 @@ def test_accept_length_is_unknown_before_the_first_draft() -> None:
     reading = read(b"vllm:spec_decode_num_accepted_tokens_total 0\nvllm:spec_decode_num_drafts_total 0\n")
 
     assert reading.spec_accept_length is None
+
+
+def test_draft_length_is_what_was_drafted_for_a_step() -> None:
+    reading = read(
+        b'vllm:spec_decode_num_draft_tokens_total{engine="0"} 180\n'
+        b'vllm:spec_decode_num_draft_tokens_total{engine="1"} 120\n'
+        b'vllm:spec_decode_num_drafts_total{engine="0"} 60\n'
+        b'vllm:spec_decode_num_drafts_total{engine="1"} 40\n'
+    )
+
+    assert reading.spec_draft_length == 3.0
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"vllm:spec_decode_num_draft_tokens_total 0\nvllm:spec_decode_num_drafts_total 0\n",
+        b"vllm:spec_decode_num_draft_tokens_total 5\n",
+        b"vllm:spec_decode_num_drafts_total 5\n",
+    ],
+)
+def test_draft_length_is_unknown_before_the_first_draft(page: bytes) -> None:
+    assert read(page).spec_draft_length is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ('block_size="16",cache_dtype="fp8_e4m3"', "fp8_e4m3"),
+        ('block_size="16"', ""),
+        ('cache_dtype=""', ""),
+        (f'cache_dtype="{"x" * 5000}"', "x" * 64),
+    ],
+)
+def test_what_the_cache_holds_is_read_from_a_label(labels: str, kind: str) -> None:
+    assert read(f"vllm:cache_config_info{{{labels}}} 1.0\n".encode()).cache_dtype == kind
 
 
 def test_a_series_that_is_not_a_number_is_missing() -> None:

@@ -1,10 +1,13 @@
 """A running router and what may be asked of it: over its two ports, never through its objects."""
 
 import asyncio
+import itertools
 import json
+import random
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -83,13 +86,14 @@ class Ledger:
 
 
 class StartRouter(Protocol):
-    """Start the replicas that are not strings and a router in front of all; `ready`: how many to wait for.
+    """Start the fake replicas and a router in front of all; `ready`: how many to wait for. Others are given
+    by their URL or settings.
 
     `options` are settings by their YAML names.
     """
 
     async def __call__(
-        self, *replicas: FakeReplica | str, ready: int | None = None, **options: Any
+        self, *replicas: FakeReplica | str | dict[str, Any], ready: int | None = None, **options: Any
     ) -> "RunningRouter": ...
 
 
@@ -214,11 +218,13 @@ class RunningRouter(Doors):
         self.stopped = False
 
     @classmethod
-    async def start(cls, replicas: Iterable[FakeReplica | str], folder: Path, **options: Any) -> Self:
+    async def start(
+        cls, replicas: Iterable[FakeReplica | str | dict[str, Any]], folder: Path, **options: Any
+    ) -> Self:
         """Start on free ports. `options` are settings by their YAML names; intervals are short by default."""
         document = {
             "port": 0,
-            "replicas": [replica if isinstance(replica, str) else replica.settings for replica in replicas],
+            "replicas": [r.settings if isinstance(r, FakeReplica) else r for r in replicas],
             **options,
         }
         document["health"] = {"interval": 0.1, "timeout": 1.0, **options.get("health", {})}
@@ -239,8 +245,16 @@ class RunningRouter(Doors):
             await self._router.stop()
 
 
+# Below the range from which the operating system takes ports of its own accord: what was free a moment
+# ago would otherwise be another test's, as soon as tests run beside each other.
+_PORTS = range(10_000, 32_000)
+_untried = itertools.cycle(random.SystemRandom().sample(_PORTS, len(_PORTS)))
+
+
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on now, and that nobody else is given."""
+    for port in _untried:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise AssertionError("ports never end")

@@ -284,3 +284,29 @@ def test_whose_cost_is_not_what_is_outstanding_is_special_until_it_is_again() ->
     assert settled(1030.0) == {shared.row}
     shared.take(EngineReading(running=0, waiting=0), 1031.0)
     assert settled(1031.0) == set()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "least"),
+    [
+        ((4096,), 4096),
+        ((4096, 1024, 2048), 1024),
+        ((None, 2048), 2048),
+        ((None,), None),
+        (("4096", True, -1, 0, 1.5, 10**30), None),
+        ((), None),
+    ],
+)
+def test_its_length_is_that_of_the_model_that_takes_least(
+    lengths: tuple[Any, ...], least: int | None
+) -> None:
+    replica = a_replica()
+    replica.cards = tuple({"id": str(number), "max_model_len": one} for number, one in enumerate(lengths))
+    assert replica.max_length == least
+
+
+def test_its_length_is_unknown_before_it_was_asked_and_where_it_is_not_told() -> None:
+    replica = a_replica()
+    assert replica.max_length is None
+    replica.cards = ({"id": "m1"},)
+    assert replica.max_length is None

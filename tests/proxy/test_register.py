@@ -1,7 +1,12 @@
 """Naming, counting and settling of requests."""
 
+from random import Random
+
+from multidict import CIMultiDict
+
 from replicarouter.exchange import CLIENT_GONE, OK, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
+from replicarouter.protocol.traceparent import Tracing
 from replicarouter.proxy.register import Register
 from tests.scene import CHAT, HandClock
 
@@ -13,10 +18,12 @@ class Desk:
         self.ledger = Ledger()
         self.clock = HandClock()
         self.observed: list[Exchange] = []
-        self.register = Register(self.ledger, self.observed.append, self.clock)
+        tracing = Tracing(Random(1), start=True, ratio=1.0, record=False)
+        self.register = Register(self.ledger, self.observed.append, self.clock, tracing)
 
-    def open(self, given_id: str | None = None) -> Exchange:
-        return self.register.open("POST", CHAT, CHAT, given_id)
+    def open(self, given_id: str | None = None, **fields: str) -> Exchange:
+        headers = CIMultiDict(fields if given_id is None else {"X-Request-Id": given_id, **fields})
+        return self.register.open("POST", CHAT, CHAT, headers)
 
 
 def test_a_request_is_in_flight_from_its_opening_to_its_settlement() -> None:
@@ -68,3 +75,16 @@ def test_a_settled_request_cannot_be_interrupted() -> None:
     exchange.on_interrupt = lambda: True
     desk.register.settle(exchange)
     assert exchange.on_interrupt is None
+
+
+def test_a_request_is_told_which_trace_it_belongs_to() -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    desk = Desk()
+    assert desk.open(traceparent=parent).trace.trace_id == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert len(desk.open().trace.trace_id) == 32
+
+
+def test_what_could_not_be_read_belongs_to_no_trace() -> None:
+    exchange = Desk().register.open("", "", "other", None)
+    assert exchange.client_id.startswith("rr-")
+    assert exchange.trace.trace_id == ""

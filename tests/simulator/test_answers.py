@@ -120,3 +120,23 @@ def test_prompts_count_once_each() -> None:
         sequence.cached_tokens = 32
     usage = answer.usage()
     assert (usage.prompt, usage.cached, usage.created) == (102, 32, 96 - 32)
+
+
+@pytest.mark.parametrize("fields", [{}, {"reasoning_effort": "low"}, {"max_tokens": 2}], ids=str)
+def test_streamed_and_whole_answers_say_the_same(fields: dict[str, Any]) -> None:
+    """With a word to begin with, which a limit may cut."""
+    messages = [{"role": "user", "content": "The secret word is marzipan. Which is it?"}]
+    asked = {"messages": messages, "max_tokens": 300, **fields}
+    writer = Writer(API.chat(Fields({**asked, "stream": True})))
+    generate(writer.answer)
+    events = [json.loads(line[6:]) for line in b"".join(writer.frames).split(b"\n") if line[:7] == b"data: {"]
+    deltas = [choice["delta"] for event in events for choice in event["choices"]]
+    sent: list[bytes] = []
+    whole = WholeAnswer(
+        API.chat(Fields(asked)), model="sim", answer_id="chatcmpl-a1", created=1, send=sent.append
+    )
+    generate(whole)
+    message = json.loads(sent[0])["choices"][0]["message"]
+    assert "".join(delta.get("content", "") for delta in deltas) == message["content"]
+    assert "".join(delta.get("reasoning", "") for delta in deltas) == (message["reasoning"] or "")
+    assert message["content"].startswith("marzipan. "[: 4 * asked["max_tokens"]])

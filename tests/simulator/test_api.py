@@ -150,3 +150,20 @@ def test_tokenize_counts_what_a_prompt_would() -> None:
     assert text["count"] == len(tokens) == 3
     with pytest.raises(ApiError, match="prompt"):
         API.tokenize(Fields({}))
+
+
+def test_template_comes_before_every_conversation_and_no_text() -> None:
+    messages = {"messages": [{"role": "user", "content": "Hello"}]}
+    plain, other = API, Api("sim", 2048, template="You are kind")
+    count = plain.tokenize(Fields(messages))["count"]
+    assert isinstance(count, int)
+    assert other.tokenize(Fields(messages))["count"] == count + 3
+    assert other.chat(Fields(messages)).prompt_tokens == (count + 3,)
+    assert other.tokenize(Fields({"prompt": "Hello"})) == plain.tokenize(Fields({"prompt": "Hello"}))
+
+
+def test_counts_of_tokenize_are_those_of_usage() -> None:
+    messages = {"messages": [{"role": "user", "content": "Hello, what is the time?"}]}
+    told = API.tokenize(Fields(messages))
+    assert told["count"] == len(told["tokens"]) == API.chat(Fields(messages)).prompt_tokens[0]  # type: ignore[arg-type]
+    assert told["max_model_len"] == 2048

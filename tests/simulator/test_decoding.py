@@ -69,3 +69,24 @@ def test_demand_is_that_of_every_step(seed: int) -> None:
         tokens = [sequence.tokens + steps - 1 for sequence in decoding.members]
         expected += sum((count - 1) % BLOCK == 0 for count in tokens)
         assert decoding.demand(steps) == expected
+
+
+def test_member_that_skips_ends_sooner_and_needs_its_blocks_sooner() -> None:
+    decoding = Decoding(BLOCK)
+    fast, slow = joined(decoding, 5, 9), joined(decoding, 5, 9)
+    decoding.skip(fast, 2)
+    assert (fast.produced, slow.produced) == (3, 1)
+    assert decoding.steps_to_next_end() == 6
+    assert [decoding.demand(steps) for steps in range(1, 6)] == [0, 1, 1, 2, 2]
+    assert decoding.advance(6) == [fast]
+    assert decoding.advance(2) == [slow]
+
+
+def test_skipping_leaves_no_trace_in_a_long_run() -> None:
+    decoding = Decoding(BLOCK)
+    sequence = joined(decoding, 5, 10_000)
+    for _ in range(4_000):
+        decoding.advance(1)
+        decoding.skip(sequence, 1)
+    assert len(decoding._ends) < 200
+    assert decoding.steps_to_next_end() == 10_000 - sequence.produced

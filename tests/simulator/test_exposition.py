@@ -13,6 +13,7 @@ from replicarouter.simulator.options import EngineOptions
 from replicarouter.simulator.profiles import PROFILES
 from replicarouter.simulator.scheduler import Scheduler
 from replicarouter.simulator.sequences import Sequence
+from replicarouter.simulator.speculation import Speculation
 
 RECORDED = Path(__file__).parents[1] / "engines" / "data" / "vllm-0.32.0-under-load.txt"
 
@@ -26,12 +27,17 @@ class Deaf:
 @pytest.fixture
 def page() -> str:
     """A page with one sequence running, one waiting and one done."""
-    options = EngineOptions(model='si"m', max_num_seqs=1, kv_blocks=100)
+    return rendered(EngineOptions(model='si"m', max_num_seqs=1, kv_blocks=100))
+
+
+def rendered(options: EngineOptions) -> str:
+    drafted = options.speculative_tokens
     scheduler = Scheduler(
         PROFILES["instant"],
         max_num_seqs=1,
         blocks=KvBlocks(options.kv_blocks, options.block_size),
         measures=Measures(),
+        speculation=Speculation(drafted, options.acceptance) if drafted else None,
     )
     for limit in (2, 8, 8):
         scheduler.submit(Sequence(prompt_tokens=20, limit=limit, listener=Deaf()), 1.0)
@@ -87,3 +93,42 @@ def test_histograms_are_cumulative(page: str) -> None:
     assert values["1.5"] == 0
     assert values["2.0"] == values["+Inf"] == 1
     assert values["vllm:e2e_request_latency_seconds_sum"] == 2.0
+
+
+def test_speculation_has_counters_of_its_own(page: str) -> None:
+    """Names and labels as in vLLM's documentation of its metrics; there are none without it."""
+    options = EngineOptions(max_num_seqs=1, kv_blocks=100, speculative_tokens=2, acceptance=1.0)
+    families = {f.name: f for f in text_string_to_metric_families(rendered(options))}
+    spec = {name: family for name, family in families.items() if "spec_decode" in name}
+    values = {name: [sample.value for sample in family.samples] for name, family in spec.items()}
+    prefix = "vllm:spec_decode_num_"
+    assert values == {
+        f"{prefix}drafts": [1],
+        f"{prefix}draft_tokens": [2],
+        f"{prefix}accepted_tokens": [2],
+        f"{prefix}accepted_tokens_per_pos": [1, 1],
+    }
+    positions = [sample.labels["position"] for sample in spec[f"{prefix}accepted_tokens_per_pos"].samples]
+    assert positions == ["0", "1"]
+    assert {family.type for family in spec.values()} == {"counter"}
+    assert "spec_decode" not in page
+
+
+def test_page_can_lack_families(page: str) -> None:
+    lacking = ("vllm:num_requests_waiting", "vllm:iteration_tokens_total")
+    text = rendered(EngineOptions(model='si"m', max_num_seqs=1, kv_blocks=100, without_metrics=lacking))
+    assert set(samples(page)) - set(samples(text)) == {
+        "vllm:num_requests_waiting",
+        *(f"vllm:iteration_tokens_total_{part}" for part in ("bucket", "count", "sum")),
+    }
+    reading = DIALECTS["vllm"].read(PARSER.parse(text.encode()))
+    assert reading.missing == ("vllm:num_requests_waiting", "vllm:iteration_tokens_total_count")
+
+
+def test_family_that_no_page_has_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^without_metrics is \['vllm:nothing'\]; accepted: "):
+        rendered(EngineOptions(without_metrics=("vllm:nothing",)))
+
+
+def test_dtype_of_the_cache_is_told() -> None:
+    assert 'cache_dtype="fp8"' in rendered(EngineOptions(kv_cache_dtype="fp8"))

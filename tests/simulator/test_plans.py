@@ -6,6 +6,7 @@ from replicarouter.simulator.plans import (
     SHORTEST_ANSWER,
     SHORTEST_THOUGHT,
     Wish,
+    cut_short,
     plan_answer,
 )
 from replicarouter.simulator.tools import ToolCall
@@ -63,3 +64,23 @@ def test_tool_call_is_cut_at_the_budget(budget: int) -> None:
 def test_reasoning_alone_may_use_up_the_budget_of_a_call() -> None:
     plan = plan_answer(Wish(budget=1, reasoning=True, call=CALL), 1)
     assert (plan.reasoning, plan.call, plan.finish_reason) == (1, None, "length")
+
+
+def test_answer_begins_with_the_word_it_is_to_say() -> None:
+    plain, plan = plan_answer(Wish(budget=1000), 1), plan_answer(Wish(budget=1000, word="marzipan"), 1)
+    assert "".join(plan.lead) == "marzipan.   "
+    assert (plan.tokens, plan.finish_reason) == (plain.tokens, plain.finish_reason)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 4])
+def test_word_is_cut_at_the_budget(budget: int) -> None:
+    plan = plan_answer(Wish(budget=budget, word="marzipan"), 1)
+    assert plan.lead == ("marz", "ipan", ".   ")[:budget]
+    assert (plan.tokens, plan.finish_reason) == (budget, "length")
+
+
+@pytest.mark.parametrize("produced", range(8))
+def test_answer_that_is_cut_short_has_what_was_produced(produced: int) -> None:
+    wish = Wish(budget=6, reasoning=True, word="marzipan")
+    plan = cut_short(plan_answer(wish, 1), produced)
+    assert plan.tokens == min(produced, 6)

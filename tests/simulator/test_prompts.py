@@ -14,6 +14,7 @@ from replicarouter.simulator.prompts import (
     chain,
     chat_text,
     ids_prompt,
+    planted_word,
     text_prompt,
 )
 from replicarouter.simulator.tokens import text_of, token_ids
@@ -111,13 +112,15 @@ def test_tools_come_first() -> None:
 
 PLANS = [
     Plan(5, 0, 41, None, "stop"),
+    Plan(5, 0, 41, None, "stop", ("marz", "ipan", ".   ")),
     Plan(5, 0, 0, ToolCall("get_the_time", ('{"ci', 'ty":', '"x"}')), "tool_calls"),
 ]
 
 
 def said(plan: Plan) -> dict[str, Any]:
     """The message that a client makes of an answer."""
-    message: dict[str, Any] = {"role": "assistant", "content": text_of(plan.seed, 0, plan.text) or None}
+    text = "".join(plan.lead) + text_of(plan.seed, 0, plan.text)
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if plan.call:
         function = {"name": plan.call.name, "arguments": "".join(plan.call.pieces)}
         message["tool_calls"] = [{"id": "any", "type": "function", "function": function}]
@@ -176,3 +179,17 @@ def test_odd_messages_have_a_prompt(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize("calls", [None, 5, [5], [{}], [{"function": 5}]])
 def test_odd_tool_calls_are_left_out(calls: object) -> None:
     assert chat_text([{"role": "assistant", "tool_calls": calls}]) == chat_text([{"role": "assistant"}])
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("The secret word is marzipan.", "marzipan"),
+        ("x" * 999 + " The secret word is Köln. " + "y" * 999 + " What is it?", "Köln"),
+        ("The secret word is old. No: The secret word is new.", "new"),
+        ("The secret word is two words.", ""),
+        ("What is the secret word?", ""),
+    ],
+)
+def test_planted_word_is_found(said: str, word: str) -> None:
+    assert planted_word(chat_text([user(said), {"role": "assistant", "content": "Yes?"}])) == word

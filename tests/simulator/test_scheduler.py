@@ -11,6 +11,7 @@ from replicarouter.simulator.measures import Measures
 from replicarouter.simulator.profiles import Profile
 from replicarouter.simulator.scheduler import STEP_TOKEN_BUDGET, Scheduler
 from replicarouter.simulator.sequences import Sequence
+from replicarouter.simulator.speculation import Speculation
 
 PROFILE = Profile("test", ((1, 0.010), (11, 0.020)), 0.0001)
 BLOCK = 16
@@ -36,12 +37,18 @@ NOW = [0.0]
 class Bench:
     """A scheduler with a clock that only steps move."""
 
-    def __init__(self, *, max_num_seqs: int = 8, blocks: int = 1000) -> None:
+    def __init__(
+        self, *, max_num_seqs: int = 8, blocks: int = 1000, speculation: Speculation | None = None
+    ) -> None:
         NOW[0] = 0.0
         self.measures = Measures()
         self.blocks = KvBlocks(blocks, BLOCK)
         self.scheduler = Scheduler(
-            PROFILE, max_num_seqs=max_num_seqs, blocks=self.blocks, measures=self.measures
+            PROFILE,
+            max_num_seqs=max_num_seqs,
+            blocks=self.blocks,
+            measures=self.measures,
+            speculation=speculation,
         )
 
     def submit(
@@ -508,3 +515,41 @@ def test_aborted_sequence_no_longer_bounds_a_leap() -> None:
     assert bench.scheduler.even_steps() == 4
     bench.scheduler.abort(short)
     assert bench.scheduler.leap() == (49, [long])
+
+
+def test_step_gives_what_is_accepted_of_the_draft_and_one_token() -> None:
+    bench = Bench(speculation=Speculation(3, 1.0))
+    sequence, told = bench.submit(prompt=100, limit=9)
+    assert bench.run() == 3
+    assert told.tokens == pytest.approx([0.020] + [0.030] * 4 + [0.040] * 4)
+    assert told.ended == pytest.approx([0.040])
+    assert sequence.produced == bench.measures.generation_tokens == 9
+    assert (bench.measures.spec_drafts, bench.measures.spec_draft_tokens) == (2, 6)
+    assert bench.measures.spec_accepted_at == {0: 2, 1: 2, 2: 2}
+    assert bench.blocks.usage == 0
+
+
+@pytest.mark.parametrize("blocks", [12, 40, 1000])
+@pytest.mark.parametrize("acceptance", [0.0, 0.6, 1.0])
+def test_drafts_lose_no_token_and_no_block(acceptance: float, blocks: int) -> None:
+    """Also where the cache is too small for all: they are preempted and start over."""
+    bench = Bench(blocks=blocks, speculation=Speculation(4, acceptance))
+    asked = [bench.submit(prompt=10 + number, limit=1 + 11 * number) for number in range(12)]
+    while bench.step() is not None:
+        held = sum(bench.scheduler.blocks_of(sequence) for sequence, _ in asked)
+        assert bench.blocks.total - bench.blocks.free >= held
+        assert held <= bench.blocks.total
+    for sequence, told in asked:
+        assert len(told.tokens) == sequence.produced == sequence.limit
+        assert len(told.ended) == 1
+    assert bench.measures.generation_tokens == sum(sequence.limit for sequence, _ in asked)
+    assert bench.blocks.usage == 0
+    assert bool(bench.measures.preemptions) == (blocks == 12)
+
+
+def test_without_room_a_draft_is_cut_to_what_fits() -> None:
+    bench = Bench(blocks=2, speculation=Speculation(30, 1.0))
+    sequence, told = bench.submit(prompt=BLOCK - 2, limit=BLOCK + 2)
+    bench.run()
+    assert len(told.tokens) == sequence.limit
+    assert bench.measures.preemptions == 0

@@ -3,11 +3,22 @@
 import io
 import json
 import logging
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from replicarouter.telemetry.logs import JsonFormatter, TextFormatter, set_up
+from replicarouter.telemetry.line_writer import LineWriter
+from replicarouter.telemetry.logs import (
+    FactsRecord,
+    JsonFormatter,
+    LineHandler,
+    TextFormatter,
+    dropped_lines,
+    set_up,
+)
 
 
 def record(
@@ -39,6 +50,10 @@ QUOTED = {
     "\x1b[31mred": '"\\u001b[31mred"',
     "\udcff": '"\\udcff"',
     'say "a"': '"say \\"a\\""',
+    '"a"': '"\\"a\\""',
+    "\x9b2J": '"\\u009b2J"',
+    "\u202e": '"\\u202e"',
+    "\u2028": '"\\u2028"',
 }
 
 
@@ -70,7 +85,7 @@ def test_json_is_one_object() -> None:
     }
 
 
-@pytest.mark.parametrize("value", ["line\nbreak", "\udcff", "ü", {"a": object()}, b"bytes"])
+@pytest.mark.parametrize("value", ["line\nbreak", "\udcff", "ü", {"a": object()}, b"bytes", 2**70, {1: 2}])
 def test_json_holds_anything_in_one_line_of_ascii(value: object) -> None:
     line = JsonFormatter().format(record(model=value))
     assert line.isascii()
@@ -80,6 +95,54 @@ def test_json_holds_anything_in_one_line_of_ascii(value: object) -> None:
 
 def test_json_has_the_traceback_inside() -> None:
     assert json.loads(JsonFormatter().format(failed_record()))["traceback"] == "ValueError: broken"
+
+
+def test_a_record_of_facts_is_like_any_other() -> None:
+    before = time.time()
+    cheap = FactsRecord("replicarouter.fleet", "replica ejected", {"replica": "a", "n": 5}, spare=True)
+    assert before <= cheap.created <= time.time()
+    usual = record(replica="a", n=5)
+    for formatter in (
+        TextFormatter(),
+        JsonFormatter(),
+        logging.Formatter("%(name)s %(levelname)s %(message)s"),
+    ):
+        cheap.created, cheap.msecs = usual.created, usual.msecs
+        assert formatter.format(cheap) == formatter.format(usual)
+
+
+def test_times_go_on_through_the_seconds() -> None:
+    formatter = TextFormatter()
+    shown = []
+    for created in (1_700_000_000.25, 1_700_000_000.999, 1_700_000_001.0, 1_700_000_000.5):
+        one = record()
+        one.created, one.msecs = created, created % 1 * 1000
+        shown.append(formatter.format(one).split(" ")[0])
+    assert shown == [
+        "2023-11-14T22:13:20.250Z",
+        "2023-11-14T22:13:20.999Z",
+        "2023-11-14T22:13:21.000Z",
+        "2023-11-14T22:13:20.500Z",
+    ]
+
+
+def test_lines_that_were_dropped_are_told_before_the_next_one() -> None:
+    reader, descriptor = os.pipe()
+    handler = LineHandler(LineWriter(descriptor, room=20_000))
+    handler.setFormatter(JsonFormatter())
+    facts = {"fact": "x" * 1000}
+    for number in range(200):
+        handler.handle(FactsRecord("a", f"request {number}", facts, spare=True))
+    dropped = handler.writer.dropped
+    assert dropped > 50
+    with os.fdopen(reader, "rb") as stream:
+        for number in range(200 - dropped):
+            assert json.loads(stream.readline())["event"] == f"request {number}"
+        handler.flush()
+        handler.handle(record("replica ejected"))
+        told, last = (json.loads(stream.readline()) for _ in range(2))
+    assert (told["event"], told["level"], told["count"]) == ("log lines dropped", "warning", dropped)
+    assert last["event"] == "replica ejected"
 
 
 class Terminal(io.StringIO):
@@ -127,3 +190,15 @@ def test_the_level_holds_for_all_loggers() -> None:
 
     assert target.getvalue().count("\n") == 1
     assert "loud" in target.getvalue()
+
+
+@pytest.mark.usefixtures("restored")
+def test_lines_to_a_file_are_there_after_a_flush_and_in_utf_8(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w", encoding="latin-1") as target:
+        set_up("info", "text", target)
+        for number in range(100):
+            logging.getLogger("replicarouter.test").info("event", extra={"number": number, "model": "ü"})
+        logging.getLogger().handlers[0].flush()
+    lines = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+    assert [line.split(" number=")[1] for line in lines] == [f"{number} model=ü" for number in range(100)]
+    assert dropped_lines() == 0

@@ -1,0 +1,136 @@
+"""Whether an engine stops generating for a client that has left."""
+
+from collections.abc import Awaitable, Callable
+
+from replicarouter.acceptance.chat import CHAT, Question
+from replicarouter.acceptance.check import Check
+from replicarouter.acceptance.door import Door
+from replicarouter.acceptance.errors import CheckError
+from replicarouter.acceptance.finding import Finding, Status, failed, passed, skipped, worst
+from replicarouter.acceptance.pace import together, until
+from replicarouter.acceptance.pages import engine_page
+from replicarouter.acceptance.scene import Scene
+from replicarouter.acceptance.words import addresses, seconds
+
+SOON = 1.0
+"""Seconds in which the engine must have let go."""
+
+PATIENCE = 3.0
+"""Seconds that are waited to say how long it took instead."""
+
+APPEARS = 3.0
+"""Seconds for a running request to show in the numbers."""
+
+MOST_TOKENS = 4096
+EVENTS = 3
+"""That are read before leaving."""
+
+Count = Callable[[], Awaitable[float | None]]
+
+
+async def run(scene: Scene, model: str) -> Finding:
+    """Leave a long stream at every door, one after the other, and watch the counts of what runs."""
+    watch, whose = await _watch(scene, model)
+    if watch is None:
+        return skipped(
+            "no engine tells how many requests run, and the router's ledger is not to be had",
+            "switch the engines' metrics on, or give --admin URL",
+        )
+    findings = [await _leave(scene, model, door, watch) for door in scene.doors(model)]
+    bad = worst(findings)
+    if bad.status is not Status.PASS:
+        return bad
+    slowest = max(one.figures["seconds"] for one in findings)
+    told = f"the engine is free after {seconds(slowest)} at most, at {addresses(findings)}, by {whose}"
+    return passed(told, seconds=slowest)
+
+
+async def _watch(scene: Scene, model: str) -> tuple[Count | None, str]:
+    """How to see what runs, and whose count that is: the engines' own or, failing that, the router's."""
+    if await _running(scene, model) is not None:
+
+        async def count() -> float | None:
+            return await _running(scene, model)
+
+        return count, "the engines' counts"
+    if scene.admin is not None:
+        return _ledger(scene.admin), "the router's ledger"
+    return None, ""
+
+
+async def _leave(scene: Scene, model: str, door: Door, count: Count) -> Finding:
+    before = await count() or 0.0
+    question = Question(
+        model=model,
+        messages=scene.prompts.small(),
+        max_tokens=_room(scene, model),
+        more={"ignore_eos": True},
+    )
+    door.meter.requests += 1
+    async with door.streaming(CHAT, question.body(stream=True)) as (_, events):
+        seen = 0
+        async for _event in events:
+            seen += 1
+            if seen >= EVENTS:
+                break
+
+        async def runs() -> bool:
+            return (await count() or 0.0) > before
+
+        appeared = await until(runs, scene.clock, within=APPEARS)
+    if appeared is None:
+        return skipped(
+            f"{door.name}: the answer had ended before it could be left, or does not show in the numbers"
+        )
+
+    async def free() -> bool:
+        now = await count()
+        return now is not None and now <= before
+
+    took = await until(free, scene.clock, within=PATIENCE)
+    if took is not None and took <= SOON:
+        return passed(f"{door.name}: free after {seconds(took)}", seconds=took)
+    told = f"only after {seconds(took)}" if took is not None else f"not within {PATIENCE:g} s"
+    return failed(
+        f"a stream left at {door.name} frees the engine {told}",
+        "does a proxy between hold the connection open? Engines stop when theirs closes; other traffic on the"
+        " fleet also looks like this",
+    )
+
+
+def _room(scene: Scene, model: str) -> int:
+    limits = [replica.card(model).get("max_model_len") for replica in scene.serving(model)]
+    known = [limit for limit in limits if isinstance(limit, int)]
+    return max(1, min([MOST_TOKENS, *(limit // 2 for limit in known)]))
+
+
+async def _running(scene: Scene, model: str) -> float | None:
+    """Requests that the engines of a model run, by their own counts; None when one does not tell."""
+    replicas = scene.serving(model)
+    pages = await together(replica.door.get("/metrics") for replica in replicas)
+    total = 0.0
+    for page in pages:
+        if isinstance(page, CheckError) or page.status != 200:
+            return None
+        running = engine_page(page).running
+        if running is None:
+            return None
+        total += running
+    return total if pages else None
+
+
+def _ledger(admin: Door) -> Count:
+    async def count() -> float | None:
+        document = (await admin.get("/admin/ledger")).document()
+        stages = [document.get(stage) for stage in ("sent", "streaming")]
+        return float(sum(stage for stage in stages if isinstance(stage, int)))
+
+    return count
+
+
+CHECK = Check(
+    name="abort",
+    asks="does an engine stop within a second when a client leaves",
+    costs="a stream at each of R + 1 addresses, left after its first tokens",
+    run=run,
+)

@@ -1,0 +1,116 @@
+// The banner: one verdict in plain words, with its evidence and its cure; and what else was found.
+
+import { $, brief, count, el, plural, say, show } from "./dom.js";
+
+// Where in the path of a request each verdict bites.
+const STAGE_OF = {
+  connector_limit: "connecting",
+  file_descriptors: "connecting",
+  admission_limit: "queued",
+  no_replica: "queued",
+  client_limited: "receiving",
+  engine_queueing: "sent",
+  kv_pressure: "sent",
+  held_before_scheduler: "sent",
+  foreign_traffic: "sent",
+  slow_replica: "streaming",
+  spec_ceiling: "streaming",
+};
+
+const MARKS = { healthy: "✓", router: "✕", elsewhere: "▲" };
+
+const fromLedger = (ledger) => ({
+  code: ledger.queued ? "admission_limit" : "connector_limit",
+  side: "router",
+  title: "requests wait here although an engine has nothing waiting",
+  evidence: [`${count(ledger.queued)} queued, ${count(ledger.connector.waiting)} waiting for a connector slot`],
+  cure: "", setting: "", replica: "",
+});
+
+/** All verdicts, and the one that limits most (null when nothing does). */
+export function judged(document) {
+  const verdicts = [...document.verdicts];
+  // The ledger knows at once what the verdicts say after their next look.
+  if (document.ledger.proxy_limited && !verdicts.some((verdict) => verdict.side === "router")) {
+    verdicts.unshift(fromLedger(document.ledger));
+  }
+  return { verdicts, first: verdicts.find((verdict) => verdict.side !== "note") ?? null };
+}
+
+/** The stage to highlight for a verdict, "" for none. */
+export function stageOf(verdict, document) {
+  if (!verdict) return "";
+  if (verdict.code === "stalled_replica") {
+    const row = document.replicas.find((replica) => replica.name === verdict.replica);
+    return row && row.sent > row.streaming ? "sent" : "streaming";
+  }
+  return STAGE_OF[verdict.code] ?? "";
+}
+
+// Names such as "KV cache" and "connector.limit" stay as they are.
+const sentence = (text) => text.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
+const clause = (text) => text.replace(/^[A-Z](?=[a-z]*[ ,])/, (letter) => letter.toLowerCase());
+
+function healthy(document) {
+  const { ledger, replicas } = document;
+  if (!ledger.accepted) return ["No request is in flight."];
+  const running = replicas.reduce((sum, row) => sum + (row.running ?? 0), 0);
+  const working = replicas.filter((row) => row.running).length;
+  const pace = [];
+  if (document.itl != null) pace.push(`${brief(document.itl)} between tokens`);
+  if (document.ttft != null) pace.push(`first token after ${brief(document.ttft)}`);
+  const speed = pace.length ? `: ${pace.join(", ")}` : "";
+  return [
+    `The pace is the engines’ own. ${plural(running, "request")} run on ${plural(working, "replica")}${speed}.`,
+  ];
+}
+
+function list(node, texts) {
+  const key = JSON.stringify(texts);
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  node.replaceChildren(...texts.map((text) => el("li", {}, text)));
+}
+
+function cureInto(node, verdict) {
+  const key = JSON.stringify([verdict.cure, verdict.setting]);
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  const parts = verdict.cure ? [el("b", {}, "Cure: "), sentence(verdict.cure)] : [];
+  if (verdict.setting && !verdict.cure.includes(verdict.setting)) parts.push(" Setting: ", el("code", {}, verdict.setting));
+  node.replaceChildren(...parts);
+}
+
+export function showVerdicts(document) {
+  const { verdicts, first } = judged(document);
+  const banner = $("verdict");
+  const side = first ? first.side : "healthy";
+  if (banner.dataset.side !== side) banner.dataset.side = side;
+  if (first) {
+    const whose = side === "router" ? "Limited by the router" : "Not the router";
+    say($("headline"), `${whose}: ${clause(first.title)}`);
+  } else {
+    say($("headline"), "Nothing in the router holds requests back");
+  }
+  window.document.title = `${MARKS[side]} ${first ? clause(first.title) : "healthy"} · replicarouter`;
+  list($("evidence"), first ? first.evidence : healthy(document));
+  cureInto($("cure"), first ?? { cure: "", setting: "" });
+  showOthers(verdicts.filter((verdict) => verdict !== first));
+}
+
+function showOthers(verdicts) {
+  show($("others"), verdicts.length > 0);
+  const key = JSON.stringify(verdicts);
+  const node = $("others-list");
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  node.replaceChildren(...verdicts.map((verdict) => {
+    const cure = el("p", { class: "cure" });
+    cureInto(cure, verdict);
+    const whose = { router: "router", elsewhere: "not the router", note: "worth knowing" }[verdict.side];
+    return el("li", { "data-side": verdict.side },
+      el("p", {}, el("span", { class: "side" }, whose ?? verdict.side), el("b", {}, sentence(verdict.title))),
+      el("p", { class: "muted" }, verdict.evidence.join(" · ")),
+      cure);
+  }));
+}

@@ -1,0 +1,203 @@
+"""`replicarouter check`: acceptance of a fleet behind a router, or of a single engine."""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+from replicarouter.acceptance import (
+    CHECKS,
+    Check,
+    CheckError,
+    Place,
+    Result,
+    Wishes,
+    discover,
+    inspect,
+    open_session,
+)
+from replicarouter.acceptance.report import accepted, closing, document, heading, row
+from replicarouter.cli import CommandFailed
+from replicarouter.cli.replicas import TOKEN_VARIABLE
+from replicarouter.cli.startup import raise_descriptor_limit
+
+NAME = "check"
+HELP = "acceptance test of a fleet behind a router, or of a single engine"
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+REPLICA_KEY_VARIABLE = "VLLM_API_KEY"
+
+WIDTH = 80
+"""Columns where there is no terminal."""
+
+_DESCRIPTION = """\
+Acceptance of a fleet: asks the router, and each replica past it, what users will rely on, and says of each
+check whether it passes, why, and what to change.
+
+URL is a router's main port or a single engine. The replicas behind a router are told by its admin API, or
+given with --replica.
+"""
+
+_EPILOG = """\
+What it sends: a few requests at a time, with random prompts that no cache knows, and all of it small but
+the needle. With R replicas and N streams (--concurrency) that is about 50 + 10 R + N requests, 64 N + 200 R
++ 2000 generated tokens and (R + 6) x 2000 prompt tokens for each model; --list has it check by check. It
+asks for nothing that changes a fleet. Run it while the fleet is otherwise idle: other traffic makes aborts
+and affinity harder to tell.
+
+Exit status: 0 when no check failed (warnings do not count), 1 when one did or nothing answers at URL, 2 for
+bad usage.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.add_argument("url", metavar="URL", nargs="?", type=_url, help="a router's main port, or an engine")
+    _add_place(parser)
+    flag = parser.add_argument_group("what is checked").add_argument
+    flag("--model", metavar="NAME", action="append", help="a model to check; may repeat (default: all)")
+    flag(
+        "--concurrency",
+        metavar="N",
+        type=_count,
+        default=Wishes().concurrency,
+        help="streams at a time, after 1, 4 and 8 (default %(default)s)",
+    )
+    flag("--tools", action="store_true", help="want tool calls that fit their schema")
+    flag(
+        "--needle",
+        metavar="TOKENS",
+        type=_count,
+        help="tokens of the long prompts (default 2000, or what fits)",
+    )
+    flag(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=Wishes().timeout,
+        help="most seconds for one check (default %(default)g)",
+    )
+    flag("--only", metavar="CHECK", action="append", choices=[*CHECKS], help="run this one; may repeat")
+    flag("--skip", metavar="CHECK", action="append", choices=[*CHECKS], help="leave this one out; may repeat")
+    flag("--list", action="store_true", help="tell the checks and what each sends, and leave")
+    flag("--json", action="store_true", help="print a document, not a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check and say so; CommandFailed when nothing can be checked."""
+    if arguments.list:
+        sys.stdout.write("".join(map(_line, CHECKS.values())))
+        return 0
+    if arguments.url is None:
+        arguments.parser.error("say which URL to check")
+    raise_descriptor_limit()
+    return asyncio.run(_check(arguments))
+
+
+async def _check(arguments: argparse.Namespace) -> int:
+    wishes = Wishes(
+        concurrency=arguments.concurrency,
+        tools=arguments.tools,
+        needle=arguments.needle,
+        timeout=arguments.timeout,
+        models=tuple(arguments.model or ()),
+        only=frozenset(arguments.only or ()),
+        skip=frozenset(arguments.skip or ()),
+    )
+    console = _console(quiet=arguments.json)
+    async with open_session() as session:
+        try:
+            async with asyncio.timeout(arguments.timeout):
+                scene = await discover(_place(arguments), wishes, session, time.monotonic, random.Random())
+        except CheckError as error:
+            raise CommandFailed(f"{arguments.url} cannot be checked: {error}") from None
+        except TimeoutError:
+            raise CommandFailed(f"{arguments.url} does not answer within {arguments.timeout:g} s") from None
+        console.print(heading(scene, console.width), soft_wrap=True)
+        several = len(scene.models) > 1
+
+        def heard(result: Result) -> None:
+            console.print(row(result, console.width, with_model=several), soft_wrap=True)
+
+        results = await inspect(scene, heard)
+    console.print()
+    console.print(closing(scene, results, console.width), soft_wrap=True)
+    if arguments.json:
+        sys.stdout.write(json.dumps(document(scene, results), indent=2, ensure_ascii=False) + "\n")
+    return 0 if accepted(results) else 1
+
+
+def _place(arguments: argparse.Namespace) -> Place:
+    return Place(
+        url=arguments.url,
+        admin=arguments.admin or "",
+        replicas=tuple(arguments.replica or ()),
+        key=arguments.key or "",
+        token=arguments.token or "",
+        replica_key=arguments.replica_key or "",
+    )
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    flag = parser.add_argument_group("where it looks").add_argument
+    flag("--admin", metavar="URL", type=_url, help="the router's admin port (default: 8081 at the same host)")
+    flag("--replica", metavar="URL", type=_url, action="append", help="a replica behind it; may repeat")
+    keys = (
+        ("--key", KEY_VARIABLE, "key for URL"),
+        ("--token", TOKEN_VARIABLE, "token of the admin port"),
+        ("--replica-key", REPLICA_KEY_VARIABLE, "key for the replicas themselves"),
+    )
+    for name, variable, told in keys:
+        flag(name, metavar="KEY", default=os.environ.get(variable), help=f"{told} (or set {variable})")
+
+
+def _line(check: Check) -> str:
+    return f"{check.name:15}{check.asks}?\n{'':15}{check.costs}\n"
+
+
+def _console(*, quiet: bool) -> Console:
+    width = None if sys.stdout.isatty() else WIDTH
+    return Console(quiet=quiet, width=width, highlight=False)
+
+
+def _url(text: str) -> str:
+    """A base URL; `/v1` at its end, which clients of OpenAI write, is left out."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        _wrong(f"{text!r} is no URL such as http://127.0.0.1:8080")
+    if parts.username or parts.password:
+        _wrong("credentials do not belong into a URL; use --key")
+    return text.rstrip("/").removesuffix("/v1")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        _wrong(f"{text!r} is no number, 1 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        _wrong(f"{text!r} is no number of seconds, more than 0")
+    return seconds
+
+
+def _wrong(message: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(message)

@@ -1,0 +1,89 @@
+"""Where the router's counts and the engines' disagree for longer than a reading is old."""
+
+from collections.abc import Iterator
+
+from replicarouter.diagnosis.case import Case, Member
+from replicarouter.diagnosis.checks.stall import stalled_now
+from replicarouter.diagnosis.verdict import Side, Verdict
+from replicarouter.diagnosis.words import counted, names, number, percent
+
+FEW = 3
+"""Requests that may be on their way between the router and the scheduler at any moment."""
+
+SHARE = 0.1
+"""The same as a share of what the replica has: the more it has, the more come and go while it is read."""
+
+ONE_LOOK = 2
+"""Times as many where there is a single page: it may show any moment, a window shows what lasts."""
+
+
+def foreign_traffic(case: Case) -> Iterator[Verdict]:
+    """Engines work on more than the router has sent them, at every look."""
+    found = [
+        member
+        for member in case.members
+        if member.unexplained is not None and -member.unexplained.ceiling >= _tolerance(case, member)
+    ]
+    if not found:
+        return
+    count = sum(-member.unexplained.median for member in found if member.unexplained is not None)
+    engines = sum(_in_engine(member) for member in found)
+    ours = sum(member.with_engine.median for member in found)
+    yield Verdict(
+        "foreign_traffic",
+        Side.ELSEWHERE,
+        "Someone else sends requests to the engines",
+        (
+            (
+                f"unexplained −{number(count)} at {names([member.name for member in found])}: they have "
+                f"{number(engines)} running or waiting, and {number(ours)} of them from here"
+            ),
+        ),
+        "send all traffic through this router, or take what others use out of its fleet",
+        replica=found[0].name if len(found) == 1 else "",
+    )
+
+
+def held_before_scheduler(case: Case) -> Iterator[Verdict]:
+    """Requests were sent and their scheduler does not know them, at every look."""
+    stalled = stalled_now(case)
+    found = [
+        member
+        for member in case.members
+        if member.unexplained is not None
+        and member.name not in stalled
+        and member.unexplained.floor >= _tolerance(case, member)
+    ]
+    if not found:
+        return
+    count = sum(member.unexplained.median for member in found if member.unexplained is not None)
+    ours = sum(member.with_engine.median for member in found)
+    sent = sum(
+        case.window.course("requests_outstanding", replica=member.name, stage="sent").median
+        for member in found
+    )
+    yield Verdict(
+        "held_before_scheduler",
+        Side.ELSEWHERE,
+        "Requests are held between the router and the engines' schedulers",
+        (
+            (
+                f"unexplained +{number(count)} of {number(ours)} with {counted(len(found), 'replica')} "
+                f"({percent(count / max(1.0, ours))}): {names([member.name for member in found])}"
+            ),
+            f"{number(sent)} of them have no response head yet, {number(ours - sent)} are streaming",
+        ),
+        "give the engine's frontend more processor time: tokenizer and API server run in one process "
+        "(--api-server-count); if most are streaming, their clients take the answers slowly",
+        setting="api_server_count",
+        replica=found[0].name if len(found) == 1 else "",
+    )
+
+
+def _in_engine(member: Member) -> float:
+    return sum(course.median for course in (member.running, member.waiting) if course is not None)
+
+
+def _tolerance(case: Case, member: Member) -> float:
+    allowed = max(FEW, SHARE * max(_in_engine(member), member.with_engine.median))
+    return allowed if case.window.rates else ONE_LOOK * allowed

@@ -1,0 +1,94 @@
+"""A diagnosis as text for a terminal of 80 columns."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from replicarouter.diagnosis.case import in_flight
+from replicarouter.diagnosis.ledger import STAGES
+from replicarouter.diagnosis.verdict import Side, Verdict
+from replicarouter.diagnosis.window import Window
+from replicarouter.diagnosis.words import counted, number, percent, seconds
+
+WIDTH = 80
+LONGEST_NAME = 20
+
+_COLUMNS = (
+    ("connect", "connecting"),
+    ("sent", "sent"),
+    ("stream", "streaming"),
+    ("running", "running"),
+    ("waiting", "waiting"),
+    ("unexpl", "unexplained"),
+)
+
+
+def ledger_lines(ledger: Mapping[str, Any], most_rows: int | None = None) -> list[str]:
+    """The stages beside the engines' counts, then a row for each replica, at most so many."""
+    stages = " + ".join(f"{stage} {ledger[stage]:,}" for stage in STAGES)
+    engines = ", ".join(f"{name} {_told(ledger[name])}" for name in ("running", "waiting", "unexplained"))
+    return [
+        *textwrap.wrap(f"in flight {ledger['accepted']:,} = {stages}", WIDTH, subsequent_indent="    "),
+        f"engines: {engines}",
+        "",
+        *_table(ledger["replicas"], most_rows),
+    ]
+
+
+def verdict_lines(verdicts: Iterable[Verdict]) -> list[str]:
+    """Each verdict: its title, its evidence, and what to do."""
+    lines: list[str] = []
+    for place, verdict in enumerate(verdicts, 1):
+        lines += ["", f"{place}. {verdict.title}  [{verdict.code}: {verdict.side.value}]"]
+        for evidence in verdict.evidence:
+            lines += _indented("   - ", evidence)
+        lines += _indented("   change: " if verdict.setting else "   do: ", verdict.cure)
+    return lines
+
+
+def summary(window: Window, verdicts: Iterable[Verdict]) -> str:
+    """One sentence: what limits first, or that nothing does but the engines' own speed."""
+    first = next((verdict for verdict in verdicts if verdict.side is not Side.NOTE), None)
+    if first is not None:
+        return f"{first.title}: {first.cure}."
+    if not window.growth("requests_received_total") and not window.over(in_flight).most:
+        return "No request is in flight and none came: there is nothing to judge."
+    running = window.course("engine_requests_running").median
+    ready = sum(window.last.by("replica", "replica_state", state="ready").values())
+    found = [f"{number(running)} running on {counted(ready, 'replica')}"]
+    for name, series in (("ITL", "itl_seconds"), ("TTFT", "ttft_seconds")):
+        mean = window.mean(series)
+        if mean is not None:
+            found.append(f"{name} {seconds(mean.seconds)} in the mean")
+    return f"Nothing limits but the engines' own speed: {', '.join(found)}."
+
+
+def _table(rows: Sequence[Mapping[str, Any]], most_rows: int | None) -> list[str]:
+    shown = rows if most_rows is None else rows[:most_rows]
+    if not shown:
+        return ["no replica"]
+    width = min(LONGEST_NAME, max(len("replica"), *(len(row["name"]) for row in shown)))
+    head = " ".join(title.rjust(max(5, len(title))) for title, _ in _COLUMNS)
+    lines = [f"{'replica':{width}} {'state':9} {head}   KV"]
+    for row in shown:
+        cells = " ".join(_told(row[key]).rjust(max(5, len(title))) for title, key in _COLUMNS)
+        kv = "-" if row["kv_usage"] is None else percent(round(row["kv_usage"], 2))
+        lines.append(f"{_short(row['name'], width):{width}} {row['state']:9} {cells} {kv:>4}")
+    if len(shown) < len(rows):
+        lines.append(f"... and {len(rows) - len(shown)} more")
+    return lines
+
+
+def _told(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
+def _short(name: str, width: int) -> str:
+    """The end tells replicas apart: a port, a number."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def _indented(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    )

@@ -1,0 +1,1 @@
+"""Requests as OpenTelemetry spans. The SDK is an extra (`replicarouter[otel]`), imported where it is used."""

@@ -1,0 +1,147 @@
+"""Sends spans to a collector by OTLP over HTTP, in a thread of its own: no request waits for it, and what a
+collector does not take in time is dropped."""
+
+import logging
+import os
+import ssl
+import threading
+import time
+from collections import deque
+from random import Random
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from replicarouter.clock import Clock
+from replicarouter.exchange import Exchange
+from replicarouter.settings import TracingSettings
+from replicarouter.tracing.places import Places
+from replicarouter.tracing.spans import SpanMaker
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 8192
+"""Requests whose spans may wait."""
+
+BATCH = 32
+"""Requests whose spans go together. Encoding them holds the interpreter for some milliseconds, so that more
+at a time would be felt by the streams."""
+
+LOOK = 0.25
+"""Seconds between two looks for requests that have ended."""
+
+ANSWER = 5.0
+"""Seconds a collector gets to take a batch, attempts after the first included."""
+
+WARN_EVERY = 60.0
+"""Seconds between two warnings."""
+
+TRACES = "/v1/traces"
+_OWN_AUTHORITIES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
+
+SDK = "opentelemetry"
+"""The SDK's loggers; it says more than once a minute what is wrong with a collector."""
+
+
+class _Complaint(logging.Handler):
+    """Keeps what the SDK said last, to be told when it matters."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()[:500]
+
+
+class Exporter:
+    """Takes ended requests by `observe`, and exports their spans. `close` it in the end; it blocks, so not on
+    the event loop."""
+
+    def __init__(self, settings: TracingSettings, places: Places, *, version: str, clock: Clock) -> None:
+        assert settings.otlp_endpoint is not None
+        self._clock = clock
+        self._waiting: deque[Exchange] = deque()
+        self._stop = threading.Event()
+        self._out = OTLPSpanExporter(
+            _traces_url(settings.otlp_endpoint),
+            certificate_file=_authorities(),
+            timeout=ANSWER,
+            session=_session(),
+        )
+        self._complaint = _Complaint()
+        sdk = logging.getLogger(SDK)
+        sdk.handlers[:], sdk.propagate = [self._complaint], False
+        resource = Resource.create({"service.name": settings.service_name, "service.version": version})
+        self._maker = SpanMaker(resource, InstrumentationScope("replicarouter", version), places, Random())
+        self._warned_at = -WARN_EVERY
+        self._refused = self._lost = 0
+        self._thread = threading.Thread(target=self._run, name="span exporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Requests whose spans were lost."""
+        return self._refused + self._lost
+
+    def observe(self, exchange: Exchange) -> None:
+        """Take over an ended request, if its trace is recorded and there is room."""
+        if not exchange.trace.recorded:
+            return
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(exchange)
+        else:
+            self._refused += 1
+
+    def close(self, seconds: float) -> None:
+        """Export what waits, for so long at most."""
+        self._stop.set()
+        self._thread.join(seconds)
+        # Wakes up the thread where it waits between two attempts, if it is there still.
+        self._out.shutdown()  # type: ignore[no-untyped-call]
+
+    def _run(self) -> None:
+        while True:
+            stopping = self._stop.wait(LOOK)
+            while self._waiting and (self._export() or not stopping):
+                pass
+            if stopping:
+                return
+
+    def _export(self) -> bool:
+        """Export one batch; False when the collector did not take it."""
+        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        offset = time.time() - self._clock()
+        spans = [span for exchange in batch for span in self._maker.spans_of(exchange, offset)]
+        if self._out.export(spans) is SpanExportResult.SUCCESS:
+            return True
+        self._lost += len(batch)
+        now = self._clock()
+        if now >= self._warned_at + WARN_EVERY:
+            self._warned_at = now
+            log.warning("spans not taken by the collector", extra={"why": self._complaint.text})
+        return False
+
+
+def _session() -> requests.Session:
+    """A session that goes by no proxy and no `.netrc` that the environment names for other programs."""
+    session = requests.Session()
+    session.trust_env = False
+    return session
+
+
+def _authorities() -> str | None:
+    """The authorities that this machine believes, or `SSL_CERT_FILE`; None where the SDK's own variables name
+    others, or nothing does."""
+    if any(name in os.environ for name in _OWN_AUTHORITIES):
+        return None
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
+
+
+def _traces_url(endpoint: str) -> str:
+    return endpoint if urlsplit(endpoint).path else f"{endpoint}{TRACES}"

@@ -1,0 +1,41 @@
+"""All streams of a level come whole."""
+
+from replicarouter.acceptance import Status, Wishes
+from tests.acceptance.conftest import Examine
+from tests.acceptance.scripted import Scripted
+
+EIGHT = Wishes(concurrency=8)
+
+
+async def test_streams_without_usage_fail(examine: Examine) -> None:
+    finding = await examine("concurrency", Scripted("one", usage=False), wishes=Wishes(concurrency=2))
+    assert (finding.status, "it has no usage" in finding.why) == (Status.FAIL, True)
+
+
+async def test_streams_that_are_cut_fail(examine: Examine) -> None:
+    finding = await examine("concurrency", Scripted("one", cut=True), wishes=Wishes(concurrency=2))
+    assert (finding.status, "at 1 streams not all came whole" in finding.why) == (Status.FAIL, True)
+
+
+async def test_streams_that_the_router_holds_are_a_warning_with_the_setting(examine: Examine) -> None:
+    """The connector limit of a published campaign, in small."""
+    slow = Scripted("one", pace=0.3)
+    finding = await examine("concurrency", slow, wishes=EIGHT, settings={"connector": {"limit": 4}})
+    assert finding.status is Status.WARN
+    assert "at 8 streams the router held 4 for up to" in finding.why
+    assert "--connector-limit 0" in finding.cure
+
+
+async def test_streams_that_the_engines_queue_are_a_warning_with_theirs(examine: Examine) -> None:
+    slow = Scripted("one", pace=0.3, slots=4)
+    finding = await examine("concurrency", slow, wishes=EIGHT)
+    assert (finding.status, "the engines queue" in finding.why) == (Status.WARN, True)
+    assert "--max-num-seqs" in finding.cure
+
+
+async def test_the_levels_are_1_4_8_and_the_one_wanted(examine: Examine) -> None:
+    finding = await examine("concurrency", Scripted("one"), wishes=Wishes(concurrency=9))
+    levels = finding.figures["levels"]
+    assert [level["streams"] for level in levels] == [1, 4, 8, 9]
+    assert [sum(level["replicas"].values()) for level in levels] == [1, 4, 8, 9]
+    assert all(level["ttft_p50"] > 0 and level["itl_p50"] >= 0 for level in levels)

@@ -1,0 +1,95 @@
+"""A diagnosis on a terminal."""
+
+import pytest
+
+from replicarouter.diagnosis.ledger import ledger
+from replicarouter.diagnosis.text import WIDTH, ledger_lines, summary, verdict_lines
+from replicarouter.diagnosis.verdict import Side, Verdict
+from replicarouter.diagnosis.window import Window
+from tests.diagnosis.pages import Change, Router, fleet, judged, snapshot, window
+
+
+def huge(router: Router, _: float) -> None:
+    router.connector_limit, router.connector_waiting, router.held = 100, 123456, 71.5
+    for number, one in enumerate(router.replicas):
+        one.name = f"a-replica-with-a-very-long-name-{number}.example.internal:8000"
+        one.connecting, one.streaming, one.waiting, one.running = 15432, 123456, 0, 987654
+
+
+@pytest.mark.parametrize("change", [huge])
+def test_everything_fits_a_terminal_of_80_columns(change: Change) -> None:
+    found = window(change)
+    lines = ledger_lines(ledger(found)) + verdict_lines(judged(found))
+    assert [line for line in lines if len(line) > WIDTH] == []
+
+
+def test_the_ledger_shows_the_stages_beside_the_engines_counts() -> None:
+    def some(router: Router, _: float) -> None:
+        router.receiving, router[0].waiting, router[1].fresh = 2, 3, False
+
+    first, second, _, head, *rows = ledger_lines(ledger(window(some)))
+    assert first == "in flight 130 = receiving 2 + queued 0 + connecting 0 + sent 0 + streaming 128"
+    assert second == "engines: running 109, waiting 3, unexplained 0"
+    assert head.split() == [
+        "replica",
+        "state",
+        "connect",
+        "sent",
+        "stream",
+        "running",
+        "waiting",
+        "unexpl",
+        "KV",
+    ]
+    assert rows[0].split() == ["r0", "ready", "0", "0", "16", "13", "3", "0", "30%"]
+    assert rows[1].split() == ["r1", "ready", "0", "0", "16", "-", "-", "-", "-"]
+
+
+def test_long_names_keep_their_end_which_tells_them_apart() -> None:
+    rows = ledger_lines(ledger(window(huge)))[-8:]
+    assert len({row.split()[0] for row in rows}) == 1
+    assert all(row.split()[0].endswith(".internal:8000") for row in rows)
+
+
+def test_a_screen_shows_some_of_many_replicas() -> None:
+    lines = ledger_lines(ledger(window(replicas=20)), 5)
+    assert lines[-1] == "... and 15 more"
+    assert lines[-2].startswith("r12")
+
+
+def test_a_fleet_without_replicas_has_a_table_too() -> None:
+    assert ledger_lines(ledger(Window([snapshot(fleet(0, 0).page())])))[-1] == "no replica"
+
+
+def test_a_verdict_shows_its_evidence_and_the_one_setting() -> None:
+    verdicts = [
+        Verdict("one", Side.ROUTER, "First", ("seen 1", "seen 2"), "a.b: now 1; set it to 2", setting="a.b"),
+        Verdict("two", Side.NOTE, "Second", (), "wait"),
+    ]
+    assert "\n".join(verdict_lines(verdicts)) == (
+        "\n1. First  [one: router]\n   - seen 1\n   - seen 2\n   change: a.b: now 1; set it to 2\n"
+        "\n2. Second  [two: note]\n   do: wait"
+    )
+
+
+def test_without_verdicts_the_engines_own_speed_limits() -> None:
+    assert summary(window(), []) == (
+        "Nothing limits but the engines' own speed: 128 running on 8 replicas, ITL 13.1 ms in the mean, "
+        "TTFT 200 ms in the mean."
+    )
+
+
+def test_a_note_does_not_limit() -> None:
+    note = Verdict("n", Side.NOTE, "Note", (), "wait")
+    limit = Verdict("l", Side.ELSEWHERE, "Limit", (), "act")
+    assert summary(window(), [note]).startswith("Nothing limits")
+    assert summary(window(), [note, limit]) == "Limit: act."
+
+
+def test_where_nothing_happens_nothing_is_judged() -> None:
+    def idle(router: Router, _: float) -> None:
+        router.received = 500
+        for one in router.replicas:
+            one.streaming = 0
+
+    assert summary(window(idle), []).startswith("No request is in flight and none came")

@@ -1,0 +1,103 @@
+"""A collector of spans: a real HTTP server that reads OTLP, and can be told to refuse or to hang."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from tests.fakes.client import HOST
+from tests.fakes.wire import eventually
+
+
+@dataclass(frozen=True, slots=True)
+class SpanSeen:
+    """One span as it arrived; times are seconds of the wall clock."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    kind: str
+    begin: float
+    end: float
+    failed: bool
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+
+
+@dataclass(slots=True)
+class FakeCollector:
+    """`status`: what it answers. `hangs`: it answers nothing at all."""
+
+    status: int = 200
+    hangs: bool = False
+    spans: list[SpanSeen] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    port: int = 0
+    _runner: web.AppRunner | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        application = web.Application()
+        application.router.add_post("/v1/traces", self._take)
+        self._runner = web.AppRunner(
+            application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    async def trace(self, count: int) -> dict[str, list[SpanSeen]]:
+        """Wait for so many spans; all that have come, by name."""
+        await eventually(lambda: len(self.spans) >= count, f"{count} spans arrive")
+        by_name: dict[str, list[SpanSeen]] = {}
+        for span in self.spans:
+            by_name.setdefault(span.name, []).append(span)
+        return by_name
+
+    async def _take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.bodies.append(body)
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        if self.hangs:
+            await asyncio.sleep(3600)
+        if self.status == 200:
+            message = ExportTraceServiceRequest.FromString(body)
+            for group in message.resource_spans:
+                resource = {one.key: _value(one.value) for one in group.resource.attributes}
+                for scope in group.scope_spans:
+                    self.spans += [_seen(span, resource) for span in scope.spans]
+        return web.Response(status=self.status)
+
+
+def _seen(span: trace_pb2.Span, resource: dict[str, Any]) -> SpanSeen:
+    return SpanSeen(
+        name=span.name,
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        kind=trace_pb2.Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"),
+        begin=span.start_time_unix_nano / 1e9,
+        end=span.end_time_unix_nano / 1e9,
+        failed=span.status.code == trace_pb2.Status.STATUS_CODE_ERROR,
+        attributes={one.key: _value(one.value) for one in span.attributes},
+        resource=resource,
+    )
+
+
+def _value(value: AnyValue) -> Any:
+    return getattr(value, value.WhichOneof("value") or "string_value")

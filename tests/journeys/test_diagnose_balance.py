@@ -1,0 +1,66 @@
+"""Load that is not spread, and conversations that lose their replica: what is the cause."""
+
+import asyncio
+
+from tests.fakes.load import diagnose, engines, finished, numbers, reached, users
+from tests.fakes.running import StartRouter
+
+
+async def test_uneven_weights_are_the_cause(start_router: StartRouter) -> None:
+    async with engines(2, max_num_seqs=8) as fleet:
+        replicas = [
+            {"url": engine.url, "weight": weight} for engine, weight in zip(fleet, (4, 1), strict=True)
+        ]
+        router = await start_router(*replicas, ready=2)
+        async with users(router.port, 15):
+            await reached(router, running=8, waiting=3)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.first("load_imbalance", 3)
+    assert "weight" in numbers(verdict)
+
+
+async def test_one_session_of_all_is_the_cause(start_router: StartRouter) -> None:
+    async with engines(4, max_num_seqs=2) as fleet:
+        router = await start_router(*(engine.url for engine in fleet), ready=4, policy="session")
+        async with users(router.port, 4, fields={"user": "everybody"}):
+            await reached(router, running=2, waiting=2)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.first("load_imbalance", 4)
+    assert "session" in numbers(verdict)
+
+
+async def test_blind_policy_is_the_cause(start_router: StartRouter) -> None:
+    """Round robin beside a slow engine: its requests pile up."""
+    async with engines(2, max_num_seqs=4, speed=1.0) as fleet:
+        fleet[0].inject(kind="slow", factor=6)
+        router = await start_router(*(engine.url for engine in fleet), ready=2, policy="round-robin")
+        async with users(router.port, 12, answer_tokens=(10, 20)) as crowd:
+            await finished(crowd, 12)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.verdict("load_imbalance")
+    assert "round-robin" in numbers(verdict)
+    assert "slow_replica" in diagnosis.codes
+
+
+async def test_sessions_that_spill_are_seen(start_router: StartRouter) -> None:
+    async with engines(3, speed=1.0) as fleet:
+        router = await start_router(*(engine.url for engine in fleet), ready=3, policy="session")
+        async with users(router.port, 24, answer_tokens=(5, 15), fields={"user": "everybody"}) as crowd:
+            await finished(crowd, 24)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.verdict("affinity_lost")
+    assert "for load" in numbers(verdict)
+
+
+async def test_sessions_that_lose_their_replica_are_seen(start_router: StartRouter) -> None:
+    async with engines(3, speed=2.0) as fleet:
+        router = await start_router(*(engine.url for engine in fleet), ready=3, policy="session")
+        async with users(router.port, 12, answer_tokens=(5, 10), sessions=10) as crowd:
+            await finished(crowd, 120)
+            asked = asyncio.ensure_future(diagnose(router))
+            gone = f"127.0.0.1:{fleet[0].port}"
+            await asyncio.sleep(0.6)
+            assert (await router.admin(f"/admin/replicas/{gone}/drain", "POST")).status in (200, 202)
+            diagnosis = await asked
+    verdict = diagnosis.verdict("affinity_lost")
+    assert "gone" in numbers(verdict)

@@ -1,0 +1,130 @@
+"""What the router itself holds back: by its settings, its descriptors, its processor."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.fakes.client import request
+from tests.fakes.load import diagnose, engines, numbers, reached, users
+from tests.fakes.running import StartRouter
+from tests.fakes.served import Serve, Served
+
+SHORT = ("--health-interval", "0.2", "--scrape-interval", "0.1")
+
+
+async def test_admission_limit_is_named_with_what_waits_and_the_setting(start_router: StartRouter) -> None:
+    async with engines(2) as fleet:
+        urls = [engine.url for engine in fleet]
+        router = await start_router(*urls, ready=2, admission={"max_outstanding_per_replica": 8})
+        async with users(router.port, 40):
+            await reached(router, running=15, queued=24)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.first("admission_limit", 3)
+    assert verdict["side"] == "router"
+    assert verdict["setting"] == "admission.max_outstanding_per_replica"
+    told = numbers(verdict)
+    assert "24" in told
+    assert "8" in told
+    assert diagnosis.codes == ["admission_limit"], diagnosis
+
+
+async def test_limit_of_one_replica_is_named_by_its_own_setting(start_router: StartRouter) -> None:
+    async with engines(1) as (engine,):
+        router = await start_router({"url": engine.url, "max_outstanding": 4}, ready=1)
+        async with users(router.port, 10):
+            await reached(router, running=4, queued=6)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.first("admission_limit", 3)
+    assert "max_outstanding" in verdict["setting"]
+    assert "6" in numbers(verdict)
+
+
+async def test_limit_of_connections_to_one_replica_is_named(start_router: StartRouter) -> None:
+    async with engines(2) as fleet:
+        urls = [engine.url for engine in fleet]
+        router = await start_router(*urls, ready=2, connector={"limit_per_replica": 6})
+        async with users(router.port, 30):
+            await reached(router, running=11, connecting=18)
+            diagnosis = await diagnose(router)
+    verdict = diagnosis.first("connector_limit", 3)
+    assert verdict["setting"] == "connector.limit_per_replica"
+    assert "18" in numbers(verdict)
+
+
+async def test_lack_of_file_descriptors_is_named(serve: Serve) -> None:
+    async with engines(1) as (engine,):
+        served = await serve(flags=("--replica", engine.url, *SHORT), descriptors=128)
+        await served.until_ready(1)
+        async with users(served.port, 70):
+            await reached(served, running=20)
+            diagnosis = await diagnose(served)
+    verdict = diagnosis.first("file_descriptors", 3)
+    assert verdict["side"] == "router"
+    assert "128" in numbers(verdict)
+
+
+@asynccontextmanager
+async def scrapers(served: Served, count: int) -> AsyncIterator[None]:
+    """So many who read the metrics again and again, which costs the router far more than a request."""
+
+    async def scrape() -> None:
+        client = await served.connect()
+        while True:
+            await client.ask(request("GET", "/metrics"), 30)
+
+    tasks = [asyncio.ensure_future(scrape()) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, asyncio.CancelledError), ended
+
+
+async def test_router_with_more_to_do_than_a_core_can_is_named(serve: Serve) -> None:
+    async with engines(2) as fleet:
+        flags = [part for engine in fleet for part in ("--replica", engine.url)]
+        served = await serve(flags=(*flags, *SHORT))
+        await served.until_ready(2)
+        async with users(served.port, 8):
+            await reached(served, running=7)
+            async with scrapers(served, 200):
+                diagnosis = await diagnose(served, seconds=2)
+    verdict = diagnosis.first("router_cpu", 3)
+    assert verdict["side"] == "router"
+    assert "of a core" in numbers(verdict)
+    assert diagnosis.codes == ["router_cpu"], diagnosis
+
+
+@asynccontextmanager
+async def starved(served: Served) -> AsyncIterator[None]:
+    """The router gets a tenth of the time, as beside a greedy neighbour."""
+
+    async def starve() -> None:
+        while True:
+            os.kill(served.process.pid, signal.SIGSTOP)
+            await asyncio.sleep(0.45)
+            os.kill(served.process.pid, signal.SIGCONT)
+            await asyncio.sleep(0.05)
+
+    task = asyncio.ensure_future(starve())
+    try:
+        yield
+    finally:
+        task.cancel()
+        os.kill(served.process.pid, signal.SIGCONT)
+
+
+async def test_router_that_gets_no_processor_is_named(serve: Serve) -> None:
+    async with engines(2) as fleet:
+        flags = [part for engine in fleet for part in ("--replica", engine.url)]
+        served = await serve(flags=(*flags, *SHORT))
+        await served.until_ready(2)
+        async with users(served.port, 8), starved(served):
+            await reached(served, running=7)
+            diagnosis = await diagnose(served, seconds=2)
+    verdict = diagnosis.first("router_cpu", 3)
+    assert verdict["side"] == "router"

@@ -1,0 +1,107 @@
+"""A thread that writes lines, whatever their reader does."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from replicarouter.telemetry.line_writer import ROOM, LineWriter
+
+
+class Pipe:
+    """A pipe with a writer of lines at its end; nobody reads it unless told to."""
+
+    def __init__(self) -> None:
+        reader, self.descriptor = os.pipe()
+        self.reader = os.fdopen(reader, "rb")
+        self.writers: list[LineWriter] = []
+
+    def writer(self, room: int = ROOM) -> LineWriter:
+        self.writers.append(LineWriter(self.descriptor, room=room))
+        return self.writers[-1]
+
+    def read(self, count: int) -> list[bytes]:
+        return [self.reader.readline() for _ in range(count)]
+
+    def close(self) -> None:
+        """Whoever still writes is told that nobody reads, before the descriptor is another's."""
+        self.reader.close()
+        for writer in self.writers:
+            writer.flush(5.0)
+        os.close(self.descriptor)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    pipe.close()
+
+
+def test_lines_arrive_in_order_and_by_themselves(pipe: Pipe) -> None:
+    writer = pipe.writer()
+    lines = [b"line %d\n" % number for number in range(1000)]
+    for line in lines:
+        assert writer.put(line, spare=False)
+    assert pipe.read(1000) == lines
+    assert writer.flush(5.0)
+    assert writer.dropped == 0
+
+
+def test_all_is_written_once_it_is_flushed(pipe: Pipe) -> None:
+    writer = pipe.writer()
+    for round_ in range(20):
+        line = b"round %d\n" % round_
+        writer.put(line, spare=False)
+        assert writer.flush(5.0)
+        assert pipe.read(1) == [line]
+
+
+def test_a_stuck_reader_holds_up_nobody_and_the_rest_comes_later(pipe: Pipe) -> None:
+    writer = pipe.writer(room=10_000)
+    line = b"x" * 999 + b"\n"
+    began = time.monotonic()
+    kept = [writer.put(line, spare=True) for _ in range(500)].count(True)
+    assert time.monotonic() - began < 1.0
+    assert kept < 200
+    assert writer.dropped == 500 - kept
+    assert not writer.flush(0.05)
+    assert pipe.read(kept) == [line] * kept
+    assert writer.flush(5.0)
+    assert writer.relaxed
+
+
+def test_what_must_not_be_lost_has_room_of_its_own_but_not_without_end(pipe: Pipe) -> None:
+    writer = pipe.writer(room=100_000)
+    line = b"x" * 1000
+    while writer.put(line, spare=True):
+        pass
+    assert writer.put(line, spare=False)
+    assert writer.waiting <= 200_000
+    assert [writer.put(line, spare=False) for _ in range(500)].count(True) < 150
+    assert writer.waiting <= 200_000
+
+
+def test_a_reader_that_has_gone_is_no_error(pipe: Pipe) -> None:
+    writer = pipe.writer()
+    pipe.reader.close()
+    writer.put(b"lost\n", spare=False)
+    writer.flush(5.0)
+    assert not writer.put(b"dropped\n", spare=False)
+    assert writer.dropped == 1
+    assert not writer.relaxed
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
+    os.set_blocking(pipe.descriptor, False)
+    writer = pipe.writer()
+    line = b"y" * 99_999 + b"\n"
+    for _ in range(5):
+        writer.put(line, spare=False)
+    assert pipe.read(5) == [line] * 5
+
+
+def test_the_thread_keeps_no_process_alive() -> None:
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "log writer")
