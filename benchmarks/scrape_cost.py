@@ -1,5 +1,5 @@
-"""What does a scrape cost? CPU milliseconds of one `GET /metrics` of a busy router, and of the client
-library's writer on the same families, one after the other in the same run.
+"""What does a scrape cost? CPU milliseconds of one `GET /metrics` of a busy router, and of the page that the
+client library writes of the same families, in turn in the same run.
 
     python -m benchmarks.scrape_cost
     python -m benchmarks.scrape_cost --replicas 256 --repetitions 101
@@ -26,6 +26,7 @@ from replicarouter.fleet.lifecycle import Event
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import Settings
 from replicarouter.telemetry.collector import RouterCollector
+from replicarouter.telemetry.exposition import Exposition
 
 BUDGET = 20.0
 """Milliseconds of CPU that a page of 64 replicas may take."""
@@ -80,6 +81,8 @@ async def measure(replicas: int, repetitions: int) -> Mapping[str, Cost]:
     try:
         fill(router)
         collector = RouterCollector(router.sources)
+        exposition = Exposition(collector.families)
+        exposition.page()
         reader, writer = await asyncio.open_connection("127.0.0.1", router.port)
         page = await get(reader, writer)
         told = f"{page.count(b'# TYPE')} families, {samples(page)} samples, {len(page):,} bytes"
@@ -88,11 +91,13 @@ async def measure(replicas: int, repetitions: int) -> Mapping[str, Cost]:
         for _ in range(repetitions):
             with timed(costs, "GET /metrics"):
                 await get(reader, writer)
-            with timed(costs, "the client library's writer"):
-                generate_latest(collector)
-            with timed(costs, "reading alone"):
+            with timed(costs, "of it the page"):
+                exposition.page()
+            with timed(costs, "of it reading"):
                 for family in collector.families():
                     list(family.rows)
+            with timed(costs, "the client library's page"):
+                generate_latest(collector)
         writer.close()
         return {name: Cost.of(found) for name, found in costs.items()}
     finally:

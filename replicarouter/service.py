@@ -44,6 +44,12 @@ class ServiceManager:
         """The one that started the process `pid`, by what it left in the environment."""
         return cls(environ.get("NOTIFY_SOCKET"), _watchdog(environ, pid))
 
+    @property
+    def period(self) -> float:
+        """Seconds between two signs of life: half of the time in which one is wanted, as
+        sd_watchdog_enabled(3) advises, or less."""
+        return min(STATUS_PERIOD, self._watchdog / 2) if self._watchdog else STATUS_PERIOD
+
     def ready(self, status: str) -> None:
         """Requests are served: after the start, or again after a reload. Not said of one that stops."""
         if self._stopping:
@@ -65,16 +71,12 @@ class ServiceManager:
         self._tell("STOPPING=1", f"STATUS={status}", *self._extension())
 
     async def keep_alive(self, status: Callable[[], str]) -> None:
-        """Tell the status when it changes, and that the event loop runs, for ever.
-
-        The sign of life comes twice within the time in which it is wanted, as sd_watchdog_enabled(3) advises.
-        """
+        """Tell the status when it changes, and that the event loop runs, for ever."""
         if self._address is None:
             return
-        period = min(STATUS_PERIOD, self._watchdog / 2) if self._watchdog else STATUS_PERIOD
         while True:
             self._repeat(status(), *(("WATCHDOG=1",) if self._watchdog else ()))
-            await asyncio.sleep(period)
+            await asyncio.sleep(self.period)
 
     async def keep_draining(self, status: Callable[[], str]) -> None:
         """Ask for more time to stop, for ever: while the event loop runs, the drain ends by its own limit."""

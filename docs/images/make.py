@@ -1,6 +1,6 @@
 """Draws the pictures of the status page: a real router, simulated engines, real load, real Chromium.
 
-    python -m docs.images.make [FOLDER]      # from the top of the checkout; needs Debian's `chromium`
+python -m docs.images.make [FOLDER]      # from the top of the checkout; needs Debian's `chromium`
 """
 
 import asyncio
@@ -122,6 +122,7 @@ async def fleet(scene: Scene) -> AsyncIterator[tuple[int, int, list[str]]]:
 
 
 async def photograph(scene: Scene, browser: Chromium, folder: Path) -> None:
+    """Let users load the fleet of a scene, and take its pictures."""
     async with fleet(scene) as (port, admin_port, urls), browser.tab() as tab:
         workload = Workload(model="qwen3-27b", answer_tokens=(120, 400), prompt_tokens=(40, 400))
         users = Users(HOST, port, count=scene.users, workload=workload, clock=time.perf_counter)
@@ -142,6 +143,7 @@ async def photograph(scene: Scene, browser: Chromium, folder: Path) -> None:
 
 
 async def shoot(tab: Tab, folder: Path, shot: Shot) -> None:
+    """Take one picture."""
     path = folder / shot.file
     await tab.look(shot.width, 800, dark=shot.dark)
     await asyncio.sleep(1.5)
@@ -154,10 +156,10 @@ async def shoot(tab: Tab, folder: Path, shot: Shot) -> None:
 
 
 async def main(folder: Path, names: Sequence[str]) -> None:
+    """Take the pictures of all scenes, or of those that are named."""
     path = shutil.which("chromium")
     if path is None:
         raise SystemExit("chromium is not installed; on Debian: apt-get install chromium")
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         browser = Chromium(path, Path(scratch)).until_up()
         try:

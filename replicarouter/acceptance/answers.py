@@ -55,6 +55,10 @@ class Answer:
         """Seconds to the first content of any kind; None without any."""
         return None if self.first_at is None else self.first_at - self.asked_at
 
+    def began_after(self, moment: float) -> bool:
+        """Whether its first content came later than that; without any it never began."""
+        return self.first_at is not None and self.first_at > moment
+
     @property
     def mean_gap(self) -> float | None:
         """Mean seconds between two contents; None of fewer. A read may bring several at once, so single gaps

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from replicarouter.admin.pace import WHOLE, Pace
+from replicarouter.admin.snapshots import without_buckets
 from replicarouter.diagnosis.judge import diagnose
 from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.diagnosis.window import Window
@@ -44,7 +45,7 @@ _REPLICA_FACTS = {
 
 
 class Picture:
-    """Draws the document. `draining`: whether the router is shutting down; `cpu` tells CPU seconds used, `wall`
+    """Draws the document. `draining`: whether the router shuts down; `cpu` tells CPU seconds used, `wall`
     the time of day."""
 
     def __init__(
@@ -121,6 +122,7 @@ class Picture:
         }
 
     def _judge(self) -> None:
-        self._snapshots.append(Snapshot.of(self._collector.collect(), self._sources.clock()))
+        families = without_buckets(self._collector.families())
+        self._snapshots.append(Snapshot.of(families, self._sources.clock()))
         verdicts = diagnose(Window(list(self._snapshots)))
         self._verdicts = [verdict.document() for verdict in verdicts]

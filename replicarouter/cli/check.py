@@ -29,7 +29,7 @@ from replicarouter.cli.replicas import TOKEN_VARIABLE
 from replicarouter.cli.startup import raise_descriptor_limit
 
 NAME = "check"
-HELP = "acceptance test of a fleet behind a router, or of a single engine"
+HELP = "acceptance test of a fleet or a single engine"
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 REPLICA_KEY_VARIABLE = "VLLM_API_KEY"

@@ -161,6 +161,7 @@ class Demo:
             f"({options.profile})\n"
             f"  policy   {options.policy}, connector limit {limit}\n"
             f"  clients  http://{HOST}:{self._port}\n"
+            f"  status   http://{HOST}:{self._admin_port}/\n"
             f"  ledger   http://{HOST}:{self._admin_port}/admin/ledger\n"
             f"  metrics  http://{HOST}:{self._admin_port}/metrics"
         )

@@ -25,8 +25,8 @@ LIMIT_REACHED = 0.9
 """Share of a limit from which on it counts as reached: a place that gets free is taken a moment later."""
 
 MOST_BUSY = 0.5
-"""Share of the ready replicas with waiting requests from which on the engines are what requests wait for:
-below it most of them would take more at once."""
+"""Share of the ready replicas with waiting requests above which the engines are what requests wait for: up to
+it, the others would take more at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class Case:
         if not members:
             return False
         count = sum(member.queues or member.full for member in members)
-        return count >= MOST_BUSY * len(members)
+        return count > MOST_BUSY * len(members)
 
 
 def in_flight(snapshot: Snapshot) -> float:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.samples import Sample
 
 from replicarouter.cells import Histogram
 
@@ -28,12 +28,11 @@ class Numbers:
 
     def metric(self) -> Metric:
         """The same as the client library has it."""
-        metric = Metric(PREFIX + self.name, self.text, "counter" if self.counts else "gauge")
-        series, names = f"{metric.name}{'_total' if self.counts else ''}", self.labels
-        metric.samples = [
-            Sample(series, dict(zip(names, values, strict=True)), value) for values, value in self.rows
-        ]
-        return metric
+        make = CounterMetricFamily if self.counts else GaugeMetricFamily
+        family = make(PREFIX + self.name, self.text, labels=self.labels)
+        for values, value in self.rows:
+            family.add_metric(values, value)
+        return family
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +46,12 @@ class Times:
 
     def metric(self) -> Metric:
         """The same as the client library has it."""
-        metric = Metric(PREFIX + self.name, self.text, "histogram")
-        bucket, count, total = (f"{metric.name}_{part}" for part in ("bucket", "count", "sum"))
+        family = HistogramMetricFamily(PREFIX + self.name, self.text, labels=self.labels)
         for values, histogram in self.rows:
-            labels = dict(zip(self.labels, values, strict=True))
-            limits = [*map(str, histogram.bounds), "+Inf"]
-            below = list(accumulate(histogram.counts))
-            metric.samples += [
-                *(Sample(bucket, {**labels, "le": limit}, n) for limit, n in zip(limits, below, strict=True)),
-                Sample(count, labels, below[-1]),
-                Sample(total, labels, histogram.total),
-            ]
-        return metric
+            limits = [*(str(bound) for bound in histogram.bounds), "+Inf"]
+            buckets = list(zip(limits, accumulate(histogram.counts), strict=True))
+            family.add_metric(values, buckets, histogram.total)
+        return family
 
 
 Family = Numbers | Times

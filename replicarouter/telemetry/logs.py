@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -14,11 +13,6 @@ from replicarouter.telemetry.line_writer import LineWriter
 
 FLUSH = 2.0
 """Seconds that a stuck reader may hold up the end of the process."""
-
-_PLAIN = re.compile(r"[!#-~]+").fullmatch
-"""Says of most values that they can stand as they are; the others are looked at more closely."""
-
-_NUMBERS = frozenset((int, float))
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -70,16 +64,27 @@ class _Lines(logging.Formatter):
 class TextFormatter(_Lines):
     """`time level event key=value …`; a value that holds a space is quoted, control characters escaped."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._templates: dict[tuple[str, ...], str] = {}
+
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a traceback below it when there is one."""
-        facts = " ".join(
-            [
-                f"{key}={value}" if type(value) in _NUMBERS else f"{key}={_shown(value)}"
-                for key, value in _facts(record).items()
-            ]
-        )
+        facts = self._shown_facts(_facts(record))
         line = f"{self.when(record)} {record.levelname.lower():7} {record.getMessage()} {facts}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    def _shown_facts(self, facts: Mapping[str, Any]) -> str:
+        """All of them as `key=value`: by one template, unless some value has to be quoted."""
+        names = tuple(facts)
+        template = self._templates.get(names)
+        if template is None:
+            template = self._templates[names] = " ".join(f"{name}=%s" for name in names)
+        text = template % tuple(facts.values())
+        ambiguous = text.count(" ") >= len(names) or '"' in text or "= " in text or text.endswith("=")
+        if text.isprintable() and not ambiguous:
+            return text
+        return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
 
 
 class JsonFormatter(_Lines):
@@ -167,9 +172,5 @@ def _handler(target: TextIO) -> logging.Handler:
 
 def _shown(value: object) -> str:
     text = str(value)
-    return text if _PLAIN(text) else _quoted(text)
-
-
-def _quoted(text: str) -> str:
     odd = not text or not text.isprintable() or " " in text or '"' in text
     return json.dumps(text) if odd else text

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 8192
 """Requests whose spans may wait."""
 
-BATCH = 32
-"""Requests whose spans go together. Encoding them holds the interpreter for some milliseconds, so that more
-at a time would be felt by the streams."""
+BATCH = 8
+"""Requests whose spans go together. Encoding them takes the interpreter for about a millisecond; with more at a
+time, streams would feel it."""
 
 LOOK = 0.25
 """Seconds between two looks for requests that have ended."""

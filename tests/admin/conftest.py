@@ -76,7 +76,12 @@ async def open_door() -> AsyncIterator[Open]:
         decisions = Decisions(PER_SECOND)
         recent = RecentErrors()
         api = AdminApi(
-            AdminSettings(**options), watched.sources, answers, decisions, recent, own_ports=lambda: (OWN_PORT,)
+            AdminSettings(**options),
+            watched.sources,
+            answers,
+            decisions,
+            recent,
+            own_ports=lambda: (OWN_PORT,),
         )
         runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
         runners.append(runner)

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from replicarouter.admin.live_feed import MOST_VIEWERS, LiveFeed
 from replicarouter.errors import Overloaded
+from tests.admin.conftest import Open
 from tests.fakes.client import HOST, Client, request
 from tests.fakes.wire import eventually
-from tests.admin.conftest import Open
 
 PERIOD = 0.02
 

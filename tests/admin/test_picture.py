@@ -43,7 +43,12 @@ def test_a_document_is_one_line(watched: Watched) -> None:
 
 def test_the_state_of_the_router_is_told(watched: Watched) -> None:
     router = orjson.loads(a_picture(watched, draining=True).draw())["router"]
-    assert (router["version"], router["draining"], router["ready"], router["lag"]) == ("9.9", True, True, 0.25)
+    assert (router["version"], router["draining"], router["ready"], router["lag"]) == (
+        "9.9",
+        True,
+        True,
+        0.25,
+    )
 
 
 def test_the_metrics_are_judged_every_other_second(watched: Watched) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -116,6 +117,17 @@ def test_connector_limit_is_seen_and_named() -> None:
     last = output.splitlines()[-1]
     assert "connector limit of 8 let only" in last
     assert last.endswith("set --connector-limit 0 or at least 24.")
+
+
+def test_status_page_is_named_and_is_there() -> None:
+    with demo(*SMALL) as process:
+        assert process.stdout is not None
+        url = next(line.split()[1] for line in process.stdout if line.startswith("  status "))
+        with urlopen(url, timeout=DEADLINE) as page:
+            assert page.headers["Content-Type"].startswith("text/html")
+            assert b"<title>replicarouter</title>" in page.read()
+        process.send_signal(signal.SIGTERM)
+        assert finish(process)[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

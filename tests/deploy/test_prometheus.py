@@ -82,7 +82,7 @@ def test_alert_is_tested_to_fire_and_to_be_silent_before_and_in_health(name: str
     looks = [
         (case["name"], look.get("exp_alerts", []))
         for case in document("alerts.test.yml")["tests"]
-        for look in case["alert_rule_test"]
+        for look in case.get("alert_rule_test", [])
         if look["alertname"] == name
     ]
     assert ("a fleet at work raises nothing", []) in looks

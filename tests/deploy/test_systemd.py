@@ -21,7 +21,7 @@ from tests.fakes.wire import eventually
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = ("replicarouter.service", "vllm@.service", "replicarouter.target")
-INSTALLED = ("/opt/replicarouter/bin", "/usr/local/bin/vllm-replica")
+INSTALLED = ("/opt/replicarouter/bin/", "/usr/local/bin/")
 HELPER = FOLDER / "vllm-replica"
 
 
@@ -51,10 +51,8 @@ def installed(tmp_path: Path) -> Path:
         executable(tmp_path / "bin" / name, "#!/bin/sh\n")
     for unit in UNITS:
         text = (FOLDER / unit).read_text()
-        for path in INSTALLED:
-            text = text.replace(f"{path} ", f"{tmp_path}/bin/vllm-replica ").replace(
-                f"{path}/", f"{tmp_path}/bin/"
-            )
+        for folder in INSTALLED:
+            text = text.replace(folder, f"{tmp_path}/bin/")
         (tmp_path / unit).write_text(text)
     return tmp_path
 

@@ -116,6 +116,7 @@ class Router:
     open_fds: float = 300
     max_fds: float = 20000
     clients: float = 128
+    reloaded: float = 1
     more: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, number: int) -> Replica:
@@ -150,7 +151,7 @@ class Router:
             ('ttft_seconds_count{model="m"}', self.received),
             (f'policy_info{{model="{self.model}",policy="{self.policy}"}}', 1),
             ('build_info{version="1.2.3"}', 1),
-            ("config_reload_success", 1),
+            ("config_reload_success", self.reloaded),
             ("event_loop_lag_seconds", self.lag),
             ("process_cpu_seconds_total", self.cpu),
             ("process_open_fds", self.open_fds),

@@ -5,19 +5,22 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.diagnosis.checks import CHECKS
 from replicarouter.diagnosis.judge import exit_status
 from replicarouter.diagnosis.ledger import ledger
+from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.diagnosis.text import ledger_lines, summary, verdict_lines
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
 from replicarouter.settings import POLICY_NAMES
-from tests.diagnosis.pages import Router, codes, fleet, judged, snapshot, window
+from tests.diagnosis.pages import Router, codes, fleet, judged, window
 from tests.properties import examples
 
 
-@pytest.mark.parametrize("looks", [1, 2, 3, 11, 40])
+@pytest.mark.parametrize("looks", [1, 2, 11])
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_a_healthy_busy_fleet_gives_no_verdict(policy: str, looks: int) -> None:
     def served(router: Router, seconds: float) -> None:
@@ -28,8 +31,8 @@ def test_a_healthy_busy_fleet_gives_no_verdict(policy: str, looks: int) -> None:
     assert codes(window(served, looks=looks), concurrency=128, cold=True) == []
 
 
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize(("users", "replicas"), [(256, 8), (64, 8), (20, 2), (1000, 64), (6, 4)])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("users", "replicas"), [(256, 8), (64, 8), (20, 2), (300, 24), (6, 4)])
 def test_chance_is_no_imbalance(seed: int, users: int, replicas: int) -> None:
     """Under `random` every user is anywhere, and stays there for longer than a window; a few requests are
     between the router and its engines, or come during a step."""
@@ -45,7 +48,7 @@ def test_chance_is_no_imbalance(seed: int, users: int, replicas: int) -> None:
             one.running = max(0, one.streaming - one.waiting + random.randint(-2, 2))
             one.gap *= gaps[number]
 
-    assert codes(window(thrown, looks=11, replicas=replicas), concurrency=users) == []
+    assert codes(window(thrown, looks=5, replicas=replicas), concurrency=users) == []
 
 
 def test_an_idle_fleet_gives_no_verdict() -> None:
@@ -124,20 +127,18 @@ def test_the_odd_page_makes_many_checks_speak() -> None:
     assert len(set(codes(window(odd), concurrency=4000, cold=True))) > 15
 
 
-def lines_of(seconds: float) -> list[str]:
+def parts(seconds: float) -> list[Metric]:
+    """Each line of a page by itself, read."""
     router = fleet(seconds)
     odd(router, seconds)
-    return router.page().splitlines()
+    lines = [line for line in router.page().splitlines() if not line.startswith("#")]
+    return [family for line in lines for family in text_string_to_metric_families(f"{line}\n")]
 
 
-@given(st.randoms(use_true_random=False), st.floats(0, 1), st.integers(1, 3))
-@examples(120)
-def test_no_part_of_a_page_makes_a_check_raise(random: Random, kept: float, looks: int) -> None:
-    snapshots = [
-        snapshot("\n".join(line for line in lines_of(float(at)) if random.random() < kept) + "\n", at)
-        for at in range(looks)
-    ]
-    found = Window(snapshots)
+PARTS = [parts(float(seconds)) for seconds in range(3)]
+
+
+def sound(found: Window) -> None:
     verdicts = judged(found, concurrency=300, cold=True)
     assert all(verdict.title and verdict.cure and verdict.evidence for verdict in verdicts)
     assert verdict_lines(verdicts) or not verdicts
@@ -145,16 +146,23 @@ def test_no_part_of_a_page_makes_a_check_raise(random: Random, kept: float, look
     assert summary(found, verdicts)
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.floats(-1e9, 1e9)), max_size=40))
-@examples(60)
-def test_no_value_makes_a_check_raise(changes: list[tuple[int, float]]) -> None:
-    lines = lines_of(3.0)
-    for place, value in changes:
-        series, _, _ = lines[place % len(lines)].rpartition(" ")
-        if not series.startswith("#"):
-            lines[place % len(lines)] = f"{series} {value}"
-    found = Window([snapshot("\n".join(lines_of(0.0)) + "\n"), snapshot("\n".join(lines) + "\n", 3.0)])
-    verdicts = judged(found, concurrency=300, cold=True)
-    assert verdict_lines(verdicts) or not verdicts
-    assert ledger_lines(ledger(found))
-    assert summary(found, verdicts)
+@given(st.randoms(use_true_random=False), st.floats(0, 1), st.integers(1, 3))
+@examples(40)
+def test_no_part_of_a_page_makes_a_check_raise(random: Random, kept: float, looks: int) -> None:
+    sound(
+        Window(
+            [Snapshot.of([part for part in PARTS[at] if random.random() < kept], at) for at in range(looks)]
+        )
+    )
+
+
+@given(st.dictionaries(st.integers(0, len(PARTS[1]) - 1), st.floats(-1e9, 1e9), max_size=40))
+@examples(40)
+def test_no_value_makes_a_check_raise(values: dict[int, float]) -> None:
+    changed = []
+    for place, part in enumerate(PARTS[1]):
+        metric = Metric(part.name, "", "unknown")
+        (sample,) = part.samples
+        metric.add_sample(sample.name, sample.labels, values.get(place, sample.value))
+        changed.append(metric)
+    sound(Window([Snapshot.of(PARTS[0], 0), Snapshot.of(changed, 1)]))

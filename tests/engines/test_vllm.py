@@ -84,6 +84,16 @@ def test_accept_length_is_unknown_before_the_first_draft() -> None:
     assert reading.spec_accept_length is None
 
 
+def test_an_engine_that_speculates_tells_what_it_drafts_and_what_comes_of_it(
+    page: Callable[[str], bytes],
+) -> None:
+    """Recorded with n-gram speculation of four tokens."""
+    reading = read(page("vllm-0.32.0-speculation"))
+
+    assert reading.spec_draft_length == 144 / 36
+    assert reading.spec_accept_length == 1 + 15 / 36
+
+
 def test_draft_length_is_what_was_drafted_for_a_step() -> None:
     reading = read(
         b'vllm:spec_decode_num_draft_tokens_total{engine="0"} 180\n'

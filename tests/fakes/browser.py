@@ -129,7 +129,10 @@ class Tab:
         return {f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, self.requests)}
 
     async def open(self, url: str) -> None:
+        """Go there and wait until it is loaded."""
         await self.command("Page.navigate", url=url)
+        there = f"location.href.startsWith({json.dumps(url)})"
+        await self.until(f"{there} && document.readyState === 'complete'", f"{url} is loaded")
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression."""

@@ -14,7 +14,7 @@ from replicarouter.loadgen.users import Users
 from replicarouter.loadgen.workload import Workload
 from replicarouter.simulator import EngineOptions, SimulatedEngine, start_engines
 from tests.fakes.client import HOST
-from tests.fakes.running import Doors, Ledger
+from tests.fakes.running import Doors, Ledger, RunningRouter
 from tests.fakes.wire import eventually
 
 COMMAND = (sys.executable, "-m", "replicarouter", "diagnose")
@@ -25,6 +25,9 @@ little."""
 
 REACHES = 10.0
 """Seconds within which a load takes hold."""
+
+STARVED = frozenset({"router_cpu", "readings_missing"})
+"""Verdicts on a router that gets too little of the processor."""
 
 ENDS = 30.0
 """Seconds within which the command ends."""
@@ -138,16 +141,28 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-async def diagnose(router: Doors, *flags: str, seconds: float = 1.0) -> Diagnosis:
-    """Run the command as a process of its own."""
+async def diagnose(router: Doors, *flags: str, seconds: float = 1.0, again: int = 2) -> Diagnosis:
+    """Run the command as a process of its own. Of a router that shares this process with its engines and users
+    it is asked `again` when it says, and rightly so, that the machine is too busy otherwise."""
+    diagnosis = await _diagnose(router, *flags, "--for", f"{seconds:g}")
+    while again and isinstance(router, RunningRouter) and STARVED.intersection(diagnosis.codes):
+        again -= 1
+        diagnosis = await _diagnose(router, *flags, "--for", f"{seconds:g}")
+    return diagnosis
+
+
+async def _diagnose(router: Doors, *flags: str) -> Diagnosis:
     url = f"http://{HOST}:{router.port}"
     process = await asyncio.create_subprocess_exec(
-        *(*COMMAND, "--router", url, "--json", "--for", f"{seconds:g}", *flags),
-        stdout=PIPE,
-        stderr=PIPE,
+        *COMMAND, "--router", url, "--json", *flags, stdout=PIPE, stderr=PIPE
     )
-    async with asyncio.timeout(ENDS):
-        output, errors = await process.communicate()
+    try:
+        async with asyncio.timeout(ENDS):
+            output, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     assert process.returncode in (0, 3, 4), errors.decode()
     assert not errors, errors.decode()
     document = json.loads(output)

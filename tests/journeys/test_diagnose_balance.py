@@ -29,6 +29,24 @@ async def test_one_session_of_all_is_the_cause(start_router: StartRouter) -> Non
     assert "session" in numbers(verdict)
 
 
+async def test_replica_that_comes_back_is_the_cause(start_router: StartRouter) -> None:
+    """It gets its share slowly while its peer has a queue."""
+    async with engines(2, max_num_seqs=8, speed=1.0) as fleet:
+        health = {"slow_start": 60}
+        router = await start_router(*(engine.url for engine in fleet), ready=2, health=health)
+        fleet[1].inject(kind="refuse")
+        fleet[1].limit_idleness(0.05)
+        async with users(router.port, 24, answer_tokens=(20, 40)):
+            await reached(router, running=8, waiting=14)
+            asked = asyncio.ensure_future(diagnose(router, seconds=2, again=0))
+            await asyncio.sleep(0.8)
+            fleet[1].clear_faults()
+            diagnosis = await asked
+    verdict = diagnosis.verdict("load_imbalance")
+    assert f"127.0.0.1:{fleet[1].port} came back" in numbers(verdict)
+    assert verdict["setting"] == "health.slow_start"
+
+
 async def test_blind_policy_is_the_cause(start_router: StartRouter) -> None:
     """Round robin beside a slow engine: its requests pile up."""
     async with engines(2, max_num_seqs=4, speed=1.0) as fleet:
@@ -57,7 +75,7 @@ async def test_sessions_that_lose_their_replica_are_seen(start_router: StartRout
         router = await start_router(*(engine.url for engine in fleet), ready=3, policy="session")
         async with users(router.port, 12, answer_tokens=(5, 10), sessions=10) as crowd:
             await finished(crowd, 120)
-            asked = asyncio.ensure_future(diagnose(router))
+            asked = asyncio.ensure_future(diagnose(router, again=0))
             gone = f"127.0.0.1:{fleet[0].port}"
             await asyncio.sleep(0.6)
             assert (await router.admin(f"/admin/replicas/{gone}/drain", "POST")).status in (200, 202)

@@ -91,7 +91,7 @@ async def test_restarted_engine_is_named(start_router: StartRouter) -> None:
         router = await start_router(*(engine.url for engine in fleet), ready=3)
         async with users(router.port, 9, answer_tokens=(20, 60)) as crowd:
             await finished(crowd, 9)
-            asked = asyncio.ensure_future(diagnose(router, seconds=2.5))
+            asked = asyncio.ensure_future(diagnose(router, seconds=2.5, again=0))
             await asyncio.sleep(0.7)
             fleet[1].inject(kind="core_killed", seconds=0.3, linger=0.0)
             diagnosis = await asked
@@ -137,7 +137,7 @@ async def test_engine_whose_metrics_cannot_be_read_is_named(start_router: StartR
     well, mute = FakeReplica(), FakeReplica()
     mute.probes.gauges = b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"
     router = await start_router(well, mute)
-    diagnosis = await diagnose(router, seconds=0.5)
+    diagnosis = await diagnose(router, seconds=0.5, again=0)
     verdict = diagnosis.verdict("readings_missing")
     assert verdict["replica"] == mute.name
     assert diagnosis.status in (0, 4)

@@ -1,49 +1,51 @@
 """A fleet at half of its capacity: nothing is amiss, and nothing is said to be."""
 
 import asyncio
+from typing import Any
 
 from replicarouter.policies import POLICIES
-from tests.fakes.load import Diagnosis, diagnose, engines, finished, reached, users
+from tests.fakes.load import Diagnosis, diagnose, engines, finished, users
 from tests.fakes.running import StartRouter
 
 REPLICAS, SEQUENCES = 2, 8
 USERS = REPLICAS * SEQUENCES // 2
+
+LOOKS_FOR = 2.5
+"""Seconds: a moment in which the machine is busy otherwise is no verdict."""
+
+READS = {"interval": 0.25}
+"""How often engines are read, for the same reason."""
+
+GENEROUS = {"connector": {"limit": USERS}, "admission": {"max_outstanding_per_replica": SEQUENCES}}
+"""Limits that hold nobody back."""
 
 
 async def test_steady_load_at_half_of_capacity_has_no_verdict_under_any_policy(
     start_router: StartRouter,
 ) -> None:
     """A fleet, a router and users for each policy, all at the same time."""
-    found = await asyncio.gather(*(steady(start_router, policy) for policy in POLICIES))
-    assert {policy: (one.codes, one.status) for policy, one in zip(POLICIES, found, strict=True)} == {
-        policy: ([], 0) for policy in POLICIES
+    scenes: dict[str, dict[str, Any]] = {policy: {"policy": policy} for policy in POLICIES}
+    scenes["limits"] = GENEROUS
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(steady(start_router, **options)) for options in scenes.values()]
+    found = [task.result() for task in tasks]
+    assert {name: (one.codes, one.status) for name, one in zip(scenes, found, strict=True)} == {
+        name: ([], 0) for name in scenes
     }, "\n".join(map(str, found))
 
 
-async def steady(start_router: StartRouter, policy: str) -> Diagnosis:
+async def steady(start_router: StartRouter, **options: Any) -> Diagnosis:
     async with engines(REPLICAS, max_num_seqs=SEQUENCES, speed=0.5) as fleet:
-        router = await start_router(*(engine.url for engine in fleet), ready=REPLICAS, policy=policy)
+        urls = [engine.url for engine in fleet]
+        router = await start_router(*urls, ready=REPLICAS, scrape=READS, **options)
         async with users(router.port, USERS, answer_tokens=(20, 60), sessions=3) as crowd:
             await finished(crowd, USERS)
-            return await diagnose(router, "--expect-concurrency", str(USERS), "--expect-cold", seconds=2)
+            expected = ("--expect-concurrency", str(USERS), "--expect-cold")
+            return await diagnose(router, *expected, seconds=LOOKS_FOR)
 
 
 async def test_fleet_without_any_request_has_no_verdict(start_router: StartRouter) -> None:
     async with engines(REPLICAS) as fleet:
-        router = await start_router(*(engine.url for engine in fleet), ready=REPLICAS)
+        router = await start_router(*(engine.url for engine in fleet), ready=REPLICAS, scrape=READS)
         diagnosis = await diagnose(router)
-    assert (diagnosis.codes, diagnosis.status) == ([], 0), diagnosis
-
-
-async def test_generous_limits_that_hold_nobody_are_no_verdict(start_router: StartRouter) -> None:
-    async with engines(REPLICAS, max_num_seqs=SEQUENCES) as fleet:
-        router = await start_router(
-            *(engine.url for engine in fleet),
-            ready=REPLICAS,
-            connector={"limit": USERS},
-            admission={"max_outstanding_per_replica": SEQUENCES},
-        )
-        async with users(router.port, USERS):
-            await reached(router, running=USERS)
-            diagnosis = await diagnose(router)
     assert (diagnosis.codes, diagnosis.status) == ([], 0), diagnosis

@@ -12,7 +12,7 @@ from tests.fakes.load import MODEL, engines, users
 from tests.fakes.running import STAGES, Metrics, RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
-REPLICAS, LOOKS = 4, 150
+REPLICAS, LOOKS = 4, 120
 INTERVAL = 0.1
 """Seconds between scrapes of an engine."""
 

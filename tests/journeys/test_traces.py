@@ -248,7 +248,7 @@ async def test_the_last_spans_are_sent_when_the_router_stops(start_router: Start
         router = await start_router(FakeReplica(), tracing={"otlp_endpoint": collector.endpoint})
         await router.ask(chat())
         await router.stop()
-        assert [span.name for span in collector.spans][0] == "POST /v1/chat/completions"
+        assert next(span.name for span in collector.spans) == "POST /v1/chat/completions"
 
 
 async def test_a_dead_collector_is_nobodys_business(start_router: StartRouter) -> None:

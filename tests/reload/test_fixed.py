@@ -23,7 +23,8 @@ CHANGEABLE: list[dict[str, Any]] = [
     {"api_keys": ["k"]},
     {"aliases": {"a": "b"}},
     {"admin": {"token": "t", "allowed_urls": ["http://a"]}},
-    {"log": {"level": "debug"}},
+    {"log": {"level": "debug", "sample": 0.1}},
+    {"tracing": {"start": False, "sample_ratio": 0.5}},
     {"drain": {"timeout": 3}},
     {"cors": {"allow_origins": ["https://a.example"]}},
     {"trusted_proxies": ["10.0.0.0/8"]},
@@ -39,6 +40,10 @@ FIXED_VALUES: list[tuple[dict[str, Any], list[str]]] = [
     ({"health": {"interval": 9}}, ["health.interval"]),
     ({"scrape": {"interval": 9}}, ["scrape.interval"]),
     ({"log": {"format": "json"}}, ["log.format"]),
+    (
+        {"tracing": {"otlp_endpoint": "http://c:4318", "service_name": "edge"}},
+        ["tracing.otlp_endpoint", "tracing.service_name"],
+    ),
     ({"tls": {"cert": "c", "key": "k"}}, ["tls.cert", "tls.key"]),
 ]
 

@@ -84,6 +84,11 @@ DEFAULTS = {
     "drain.timeout": 600,
     "log.level": "info",
     "log.format": "auto",
+    "log.sample": 1.0,
+    "tracing.start": True,
+    "tracing.sample_ratio": 1.0,
+    "tracing.otlp_endpoint": None,
+    "tracing.service_name": "replicarouter",
 }
 
 

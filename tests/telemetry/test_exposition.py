@@ -16,7 +16,7 @@ from tests.fakes.programs import program
 from tests.properties import examples
 from tests.telemetry.conftest import Watched
 
-FLOATS = st.floats() | st.integers(-(2**60), 2**60).map(float)
+NUMBERS = st.floats() | st.integers(-(2**60), 2**60) | st.integers(-(2**20), 2**20) | st.booleans()
 NAMES = ("alpha", "le_mans", "zulu")
 """Before and after `le` in the alphabet, where the bounds of a histogram stand."""
 
@@ -60,7 +60,7 @@ def test_the_page_of_a_router_is_the_librarys(full: Watched) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(0, 1, True, -1, 0.5, 1e-7, 5e-324, 0.1 + 0.2, inf, -inf, nan),
+        *(0, -0.0, 1, True, -1, 0.5, 1e-7, 5e-324, 0.1 + 0.2, inf, -inf, nan),
         *(999_999, 999_999.5, 1_000_000, 1_000_000.5, 1_234_567, 10_000_000, -999_999, -1_000_000),
         *(2**53 + 2, 1e15, 1e16, 1.5e16, 1e22, 1e300, -1e16),
     ],
@@ -71,7 +71,7 @@ def test_a_number_is_written_as_the_library_writes_it(value: float) -> None:
 
 
 @examples(300)
-@given(value=FLOATS)
+@given(value=NUMBERS)
 def test_any_number_is_written_as_the_library_writes_it(value: float) -> None:
     family = number("height", "How high.", value)
     assert by_us(family) == by_library(family)
@@ -90,7 +90,7 @@ def test_text_is_escaped_as_the_library_escapes_it(text: str) -> None:
 
 
 @examples(200)
-@given(values=st.tuples(*[st.text(max_size=8) for _ in NAMES]), counts=st.lists(FLOATS, max_size=6))
+@given(values=st.tuples(*[st.text(max_size=8) for _ in NAMES]), counts=st.lists(st.floats(), max_size=6))
 def test_any_labels_and_durations_are_written_as_the_library_writes_them(
     values: tuple[str, ...], counts: list[float]
 ) -> None:

@@ -25,6 +25,8 @@ MOST_TOKENS = 4096
 EVENTS = 3
 """That are read before leaving."""
 
+ENGINES = "the engines' counts"
+
 Count = Callable[[], Awaitable[float | None]]
 
 
@@ -36,7 +38,9 @@ async def run(scene: Scene, model: str) -> Finding:
             "no engine tells how many requests run, and the router's ledger is not to be had",
             "switch the engines' metrics on, or give --admin URL",
         )
-    findings = [await _leave(scene, model, door, watch) for door in scene.doors(model)]
+    # What goes past the router is not in its ledger.
+    doors = scene.doors(model) if whose == ENGINES else [scene.main]
+    findings = [await _leave(scene, model, door, watch) for door in doors]
     bad = worst(findings)
     if bad.status is not Status.PASS:
         return bad
@@ -52,7 +56,7 @@ async def _watch(scene: Scene, model: str) -> tuple[Count | None, str]:
         async def count() -> float | None:
             return await _running(scene, model)
 
-        return count, "the engines' counts"
+        return count, ENGINES
     if scene.admin is not None:
         return _ledger(scene.admin), "the router's ledger"
     return None, ""

@@ -69,12 +69,10 @@ async def run(scene: Scene, model: str) -> Finding:
 def measure(outcomes: Sequence[Answer | CheckError], lone_ttft: float | None) -> Level:
     """Sum up one level; `lone_ttft` is the time to first token of a stream that was alone."""
     answers = [one for one in outcomes if isinstance(one, Answer)]
-    faults = [str(one) for one in outcomes if isinstance(one, CheckError)]
-    for answer in answers:
-        faults += _faults(answer)
+    faults = [fault for one in outcomes for fault in _faults(one)]
     bar = max(NOTICEABLE, 4 * (lone_ttft or 0.0))
     first_end = min((one.ended_at for one in answers), default=0.0)
-    late = [one for one in answers if (one.ttft or 0.0) > bar and (one.first_at or 0.0) > first_end]
+    late = [one for one in answers if one.began_after(first_end) and (one.ttft or 0.0) > bar]
     held = [one.reply.held for one in late if one.reply.held > bar / 2]
     return Level(
         streams=len(outcomes),
@@ -88,7 +86,9 @@ def measure(outcomes: Sequence[Answer | CheckError], lone_ttft: float | None) ->
     )
 
 
-def _faults(answer: Answer) -> list[str]:
+def _faults(answer: Answer | CheckError) -> list[str]:
+    if isinstance(answer, CheckError):
+        return [str(answer)]
     faults = list(answer.faults)
     if answer.usage is None:
         faults.append("it has no usage")

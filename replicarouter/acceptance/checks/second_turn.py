@@ -98,7 +98,7 @@ def judge_cache(seconds: Sequence[Answer], hits: float | None) -> Finding:
         if found == len(seconds):
             return passed(f"{share}, {sum(told)} of {prompts} prompt tokens", **figures)
         return failed(share, _CACHE, **figures)
-    if hits:
+    if hits and not told:
         return passed(f"the engines count {hits:.0f} prompt tokens found in their caches", prefix_hits=hits)
     if hits == 0 or told:
         return failed("no second turn finds its first in a cache", _CACHE)

@@ -31,6 +31,7 @@ export const DASH = "–";
 const NBSP = "\u00a0";
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const exact = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 /** A count. */
@@ -46,7 +47,7 @@ export const percent = (value) => (value == null ? DASH : `${whole.format(value 
 export function brief(seconds) {
   if (seconds == null) return DASH;
   if (seconds >= 9.95) return `${whole.format(seconds)}${NBSP}s`;
-  if (seconds >= 0.9995) return `${tenth.format(seconds)}${NBSP}s`;
+  if (seconds >= 0.9995) return `${exact.format(seconds)}${NBSP}s`;
   const milliseconds = seconds * 1000;
   return `${milliseconds < 9.95 ? tenth.format(milliseconds) : whole.format(milliseconds)}${NBSP}ms`;
 }

@@ -58,6 +58,7 @@ function showFreshness() {
     text = shownAt ? `No data since ${clock(shownAt)}: the router does not answer; asking again` : "The router does not answer; asking again";
   } else if (!shownAt) [feed, text] = ["waiting", "Connecting …"];
   if (document.body.dataset.feed !== feed) document.body.dataset.feed = feed;
+  if (feed !== "live") document.title = feed === "lost" ? "… no data · replicarouter" : "replicarouter";
   say($("freshness"), text);
   allow(feed === "live");
 }

@@ -94,7 +94,7 @@ export class Panels {
     const all = grown.reduce((sum, [, many]) => sum + many, 0);
     const rows = grown.map(([result, many]) =>
       [`${result}: ${AFFINITY[result]}`, all ? percent(many / all) : DASH, all ? many / all : null]);
-    this.affinity.set([...rows, ["requests that count, last minute", count(all)]]);
+    this.affinity.set([...rows, ["requests, last minute", count(all)]]);
   }
 }
 

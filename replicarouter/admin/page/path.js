@@ -8,14 +8,15 @@ const ENGINES = ["sent", "streaming"];
 const FLAGS = { router: "held back here", elsewhere: "limits here" };
 const SKEW = 0.05; // share of requests by which counts of different moments may differ
 
+const sum = (rows, read) => rows.reduce((total, row) => total + (read(row) ?? 0), 0);
+
 /** What is said at the stage that a verdict is about. */
 function flagOf(verdict, stage, replicas) {
   const row = replicas.find((replica) => replica.name === verdict.replica);
+  if (verdict.code === "engine_queueing") return `${count(sum(replicas, (each) => each.waiting))} wait in the engines`;
   if (row && verdict.code === "stalled_replica") return `${count(row[stage])} stuck at ${row.name}`;
   return row ? `see ${row.name}` : FLAGS[verdict.side] ?? "";
 }
-
-const sum = (rows, read) => rows.reduce((total, row) => total + (read(row) ?? 0), 0);
 
 export function showPath(document) {
   const { ledger, replicas } = document;

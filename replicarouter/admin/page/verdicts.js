@@ -9,13 +9,14 @@ const STAGE_OF = {
   admission_limit: "queued",
   no_replica: "queued",
   client_limited: "receiving",
-  engine_queueing: "sent",
-  kv_pressure: "sent",
-  held_before_scheduler: "sent",
-  foreign_traffic: "sent",
-  slow_replica: "streaming",
-  spec_ceiling: "streaming",
 };
+
+// Verdicts on the engines bite in the stage that most requests are in: engines send the heads of their
+// answers early or late.
+const OF_ENGINES = new Set([
+  "engine_queueing", "kv_pressure", "held_before_scheduler", "foreign_traffic", "stalled_replica", "slow_replica",
+  "load_imbalance", "spec_ceiling",
+]);
 
 const MARKS = { healthy: "✓", router: "✕", elsewhere: "▲" };
 
@@ -40,11 +41,10 @@ export function judged(document) {
 /** The stage to highlight for a verdict, "" for none. */
 export function stageOf(verdict, document) {
   if (!verdict) return "";
-  if (verdict.code === "stalled_replica") {
-    const row = document.replicas.find((replica) => replica.name === verdict.replica);
-    return row && row.sent > row.streaming ? "sent" : "streaming";
-  }
-  return STAGE_OF[verdict.code] ?? "";
+  if (!OF_ENGINES.has(verdict.code)) return STAGE_OF[verdict.code] ?? "";
+  const named = document.replicas.find((replica) => replica.name === verdict.replica);
+  const { sent, streaming } = named ?? document.ledger;
+  return sent > streaming ? "sent" : "streaming";
 }
 
 // Names such as "KV cache" and "connector.limit" stay as they are.
@@ -72,11 +72,14 @@ function list(node, texts) {
   node.replaceChildren(...texts.map((text) => el("li", {}, text)));
 }
 
+/** What stands between backticks is code. */
+const coded = (text) => text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+
 function cureInto(node, verdict) {
   const key = JSON.stringify([verdict.cure, verdict.setting]);
   if (node.dataset.key === key) return;
   node.dataset.key = key;
-  const parts = verdict.cure ? [el("b", {}, "Cure: "), sentence(verdict.cure)] : [];
+  const parts = verdict.cure ? [el("b", {}, "Cure: "), ...coded(sentence(verdict.cure))] : [];
   if (verdict.setting && !verdict.cure.includes(verdict.setting)) parts.push(" Setting: ", el("code", {}, verdict.setting));
   node.replaceChildren(...parts);
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from replicarouter.diagnosis.case import DRAINING, Case, Member, Pool
+from replicarouter.diagnosis.case import DRAINING, MOST_BUSY, Case, Member, Pool
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import names, number
 
@@ -21,13 +21,10 @@ one may just have come during a step."""
 QUEUE_SHARE = 0.1
 """The same in relation to what it runs."""
 
-FEW_QUEUE = 0.5
-"""Share of a pool below which those with waiting requests are the exception."""
-
 CROWDED, EXCESS, DEVIATIONS = 2.0, 8, 5.0
-"""Times the mean of the others, requests and standard deviations above it that a replica has when nobody
-waits: chance alone makes counts vary by the root of their mean, so that under `random` one in a million
-windows is so uneven."""
+"""Times the mean of the others, and requests and standard deviations above the mean of all, that a replica
+has to have when nobody waits: under `random` chance alone makes counts differ, and one window in ten thousand
+is so uneven."""
 
 STARVED = 0.5
 """Share of the mean of the others below which a replica has room that they would need."""
@@ -90,16 +87,9 @@ def _queueing(members: Sequence[Member]) -> _Split | None:
         and member.waiting.median >= max(LEAST_QUEUE, QUEUE_SHARE * _running(member))
     ]
     idle = [member for member in members if member.waiting is not None and not member.queues]
-    if not queues or not idle or len(queues) >= FEW_QUEUE * len(members):
-        return _halves(queues, idle)
+    if not queues or not idle or len(queues) > MOST_BUSY * len(members):
+        return None
     return _Split(queues, idle, queueing=True)
-
-
-def _halves(queues: Sequence[Member], idle: Sequence[Member]) -> _Split | None:
-    """Of two replicas neither is the exception: here the one with a queue has far more."""
-    if len(queues) == len(idle) == 1 and queues[0].typical > ALIKE * idle[0].typical:
-        return _Split(queues, idle, queueing=True)
-    return None
 
 
 def _starving(members: Sequence[Member]) -> _Split | None:
@@ -120,10 +110,12 @@ def _crowded(members: Sequence[Member]) -> _Split | None:
     """Each against the others, by its weight: where weights differ, so shall the loads."""
     for member in sorted(members, key=_by_weight, reverse=True):
         others = [other for other in members if other is not member]
-        even = member.weight * sum(map(_by_weight, others)) / len(others)
-        excess = member.typical - even
-        far = excess >= max(EXCESS, DEVIATIONS * sqrt(even))
-        if far and member.typical >= CROWDED * even and member.outstanding.floor > even:
+        even = member.weight * _mean_by_weight(members)
+        theirs = member.weight * _mean_by_weight(others)
+        # Of requests that are thrown anywhere, a binomial count comes here.
+        deviation = sqrt(max(0.0, even * (1 - 1 / len(members))))
+        far = member.typical - even >= max(EXCESS, DEVIATIONS * deviation)
+        if far and member.typical >= CROWDED * theirs and member.outstanding.floor > even:
             return _Split([member], others, queueing=False)
     return None
 
@@ -136,7 +128,7 @@ def _hot(case: Case, pool: Pool) -> _Split | None:
     members = pool.takers
     mean = _mean(members)
     at_bound = [member for member in members if member.typical >= max(FREE, CEILING * mean)]
-    if not at_bound or len(at_bound) >= FEW_QUEUE * len(members):
+    if not at_bound or len(at_bound) > MOST_BUSY * len(members):
         return None
     return _Split(at_bound, [member for member in members if member not in at_bound], queueing=False)
 

@@ -1,0 +1,23 @@
+"""Facts as people read them."""
+
+from replicarouter.acceptance.words import addresses, by_value, median, names, seconds, several
+
+
+def test_who_has_which_value() -> None:
+    assert by_value({"a": 1, "b": 2, "c": 1}) == "1 at a, c; 2 at b"
+
+
+def test_long_lists_end_in_a_number() -> None:
+    assert names(["a", "b"]) == "a, b"
+    assert names([*"abcdefgh"]) == "a, b, c, d and 4 more"
+    assert several([*"abcdef"]) == "a; b; c; d; and 2 more"
+
+
+def test_durations_and_counts() -> None:
+    assert (seconds(0.0123), seconds(2.5), seconds(None)) == ("12 ms", "2.50 s", "–")
+    assert (addresses([1]), addresses([1, 2])) == ("1 address", "2 addresses")
+
+
+def test_the_middle_one() -> None:
+    assert median([3.0, 1.0, 2.0]) == 2.0
+    assert median([]) is None

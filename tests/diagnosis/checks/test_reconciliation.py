@@ -1,0 +1,74 @@
+"""Counts that disagree."""
+
+import pytest
+
+from replicarouter.diagnosis.verdict import Side
+from tests.diagnosis.pages import Change, Router, codes, only, window
+
+
+@pytest.mark.parametrize("looks", [1, 6])
+def test_traffic_from_elsewhere_is_named_at_its_replica(looks: int) -> None:
+    def foreign(router: Router, _: float) -> None:
+        router[4].running = 24
+
+    verdict = only(window(foreign, looks=looks))
+    assert (verdict.code, verdict.side, verdict.replica) == ("foreign_traffic", Side.ELSEWHERE, "r4")
+    assert verdict.evidence == (
+        "unexplained −8 at r4: they have 24 running or waiting, and 16 of them from here",
+    )
+
+
+@pytest.mark.parametrize("looks", [1, 6])
+def test_requests_that_no_scheduler_knows_are_named(looks: int) -> None:
+    def held(router: Router, _: float) -> None:
+        for one in router.replicas:
+            one.sent, one.streaming, one.running = 10, 6, 6
+
+    verdict = only(window(held, looks=looks))
+    assert (verdict.code, verdict.side, verdict.replica) == ("held_before_scheduler", Side.ELSEWHERE, "")
+    assert verdict.evidence == (
+        "unexplained +80 of 128 with 8 replicas (62%): r0, r1, r2 and 5 more",
+        "80 of them have no response head yet, 48 are streaming",
+    )
+
+
+def coming_and_going(router: Router, seconds: float) -> None:
+    """Between two readings some come and some go."""
+    for number, one in enumerate(router.replicas):
+        one.running = 16 + (4, -4)[(number + int(seconds)) % 2]
+
+
+def some_on_their_way(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.running = 14
+
+
+def a_share_of_many(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.streaming, one.running = 100, 93
+
+
+def stalled(router: Router, _: float) -> None:
+    router[2].stalled, router[2].state, router[2].silence = 1, "unhealthy", 31
+    router[2].running = 2
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (coming_and_going, []),
+        (some_on_their_way, []),
+        (a_share_of_many, []),
+        (stalled, ["stalled_replica"]),
+    ],
+)
+def test_what_looks_like_it_is_told_from_it(change: Change, found: list[str]) -> None:
+    assert codes(window(change)) == found
+
+
+def test_one_page_is_believed_less() -> None:
+    def some(router: Router, _: float) -> None:
+        router[4].running = 20
+
+    assert codes(window(some)) == ["foreign_traffic"]
+    assert codes(window(some, looks=1)) == []
