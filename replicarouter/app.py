@@ -28,6 +28,7 @@ from replicarouter.briefing import (
     parser_options,
     policy_plan,
     retry_rules,
+    tracing_rules,
 )
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining
@@ -40,7 +41,6 @@ from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.scrape import Scraper
 from replicarouter.protocol.endpoints import Endpoints
-from replicarouter.protocol.traceparent import Tracing
 from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
 from replicarouter.proxy.courier import Courier, Roads
@@ -97,23 +97,7 @@ class Router:
         self._client_tls = ClientTls(settings.tls)
         self._replica_tls = ReplicaTls(settings.tls)
         self._lag = LoopLag(clock)
-        self.sources = Sources(
-            fleet=self.fleet,
-            ledger=self.ledger,
-            metrics=self.metrics,
-            clock=clock,
-            lag=lambda: self._lag.seconds,
-            version=__version__,
-            connector_limit=settings.connector.limit,
-            scrape_interval=settings.scrape.interval,
-            admission=lambda: self.settings.admission,
-            policy_of=self._desks.policy_of,
-            clients=lambda: self._front.in_use if self._front is not None else 0,
-            process=ProcessCollector("replicarouter", registry=None).collect,
-            reloaded=lambda: self.reloaded,
-            memories=self._desks.remembered,
-            traces_dropped=lambda: self._exporter.dropped if self._exporter is not None else 0,
-        )
+        self.sources = self._open_sources(clock)
         self._aliases = dict(settings.aliases)
         self._answers = OwnAnswers(
             self.fleet,
@@ -124,10 +108,7 @@ class Router:
             aliases=self._aliases,
         )
         self._access_log = AccessLog(settings.log.sample)
-        told = settings.tracing
-        self._tracing = Tracing(
-            Random(), start=told.start, ratio=told.sample_ratio, record=told.otlp_endpoint is not None
-        )
+        self._tracing = tracing_rules(settings)
         self._recent = RecentErrors()
         self._observers: list[Callable[[Exchange], None]] = [
             self.metrics.observe,
@@ -135,7 +116,7 @@ class Router:
             self._access_log.observe,
             Refusals().observe,
         ]
-        self._exporter = open_exporter(told, self.fleet, version=__version__, clock=clock)
+        self._exporter = open_exporter(settings.tracing, self.fleet, version=__version__, clock=clock)
         if self._exporter is not None:
             self._observers.append(self._exporter.observe)
         self.draining = False
@@ -154,6 +135,26 @@ class Router:
         self._admin: AdminPort | None = None
         self._admin_api: AdminApi | None = None
         self._roster = Roster(self.fleet, self._replica_changed)
+
+    def _open_sources(self, clock: Clock) -> Sources:
+        """What metrics and reports are read from."""
+        return Sources(
+            fleet=self.fleet,
+            ledger=self.ledger,
+            metrics=self.metrics,
+            clock=clock,
+            lag=lambda: self._lag.seconds,
+            version=__version__,
+            connector_limit=self.settings.connector.limit,
+            scrape_interval=self.settings.scrape.interval,
+            admission=lambda: self.settings.admission,
+            policy_of=self._desks.policy_of,
+            clients=lambda: self._front.in_use if self._front is not None else 0,
+            process=ProcessCollector("replicarouter", registry=None).collect,
+            reloaded=lambda: self.reloaded,
+            memories=self._desks.remembered,
+            traces_dropped=lambda: self._exporter.dropped if self._exporter is not None else 0,
+        )
 
     @property
     def port(self) -> int:

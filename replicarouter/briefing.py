@@ -1,6 +1,7 @@
 """What each room is told of the settings; `app` tells it at the start, and again at every reload."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from replicarouter.access.cors import Cors
@@ -12,6 +13,7 @@ from replicarouter.admission.priority import Priority
 from replicarouter.affinity.reader import KeyReader
 from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
+from replicarouter.protocol.traceparent import Tracing
 from replicarouter.proxy.attempt import Terms
 from replicarouter.proxy.handler import Limits
 from replicarouter.proxy.observe import Timings
@@ -82,6 +84,13 @@ def attempt_terms(settings: Settings, timings: Timings, clock: Clock) -> Terms:
         stale_window=settings.retry.stale_window,
         sse_keepalive=settings.sse_keepalive,
     )
+
+
+def tracing_rules(settings: Settings) -> Tracing:
+    """Which requests belong to which traces; spans are made where there is somebody to take them."""
+    told = settings.tracing
+    record = told.otlp_endpoint is not None
+    return Tracing(Random(), start=told.start, ratio=told.sample_ratio, record=record)
 
 
 def retry_rules(settings: Settings) -> RetryRules:

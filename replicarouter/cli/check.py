@@ -38,22 +38,23 @@ WIDTH = 80
 """Columns where there is no terminal."""
 
 _DESCRIPTION = """\
-Acceptance of a fleet: asks the router, and each replica past it, what users will rely on, and says of each
-check whether it passes, why, and what to change.
+Acceptance of a fleet: asks the router, and each replica past it, what users
+will rely on, and says of each check whether it passes, why, and what to change.
 
-URL is a router's main port or a single engine. The replicas behind a router are told by its admin API, or
-given with --replica.
+URL is a router's main port or a single engine. The replicas behind a router
+are told by its admin API, or given with --replica.
 """
 
 _EPILOG = """\
-What it sends: a few requests at a time, with random prompts that no cache knows, and all of it small but
-the needle. With R replicas and N streams (--concurrency) that is about 50 + 10 R + N requests, 64 N + 200 R
-+ 2000 generated tokens and (R + 6) x 2000 prompt tokens for each model; --list has it check by check. It
-asks for nothing that changes a fleet. Run it while the fleet is otherwise idle: other traffic makes aborts
-and affinity harder to tell.
+What it sends: a few requests at a time, with random prompts that no cache
+knows, all of it small but the needle. With R replicas and N streams
+(--concurrency) that is for each model about 50 + 10 R + N requests,
+64 N + 200 R + 2000 generated tokens, and (R + 4) times --needle + 8000 prompt
+tokens; --list has it check by check. It changes nothing. Run it while the fleet
+is otherwise idle: beside other traffic, aborts and affinity are hard to judge.
 
-Exit status: 0 when no check failed (warnings do not count), 1 when one did or nothing answers at URL, 2 for
-bad usage.
+Exit status: 0 when no check failed (warnings do not count), 1 when one did or
+nothing answers at URL, 2 for bad usage.
 """
 
 

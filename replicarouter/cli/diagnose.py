@@ -6,9 +6,10 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from replicarouter.cli.metrics_pages import Source, saved
 from replicarouter.diagnosis.judge import diagnose, exit_status
 from replicarouter.diagnosis.ledger import STAGES, ledger
 from replicarouter.diagnosis.snapshot import Snapshot
-from replicarouter.diagnosis.text import ledger_lines, summary, verdict_lines
+from replicarouter.diagnosis.text import conclusion, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Expectations, Verdict
 from replicarouter.diagnosis.window import Window
 from replicarouter.diagnosis.words import counted, seconds
@@ -108,8 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     looks = _Looks(Source(url, [key for key in given if key]), arguments.seconds or LOOKS_FOR)
     if arguments.watch:
         return _watch(looks, expected, _writer(arguments))
-    for _ in looks.until_full():
-        pass
+    looks.until_full()
     report = looks.report(expected)
     sys.stdout.write(report.json() if arguments.json else report.text())
     return report.status
@@ -156,7 +156,7 @@ class Report:
             "",
             *ledger_lines(ledger(self.window), most_rows),
             *verdicts,
-            *([] if self.status else ["", summary(self.window, self.verdicts)]),
+            *([] if self.status else ["", conclusion(self.window, self.verdicts)]),
         ]
         return "\n".join(lines) + "\n"
 
@@ -179,7 +179,7 @@ class Report:
             "exit_status": self.status,
             "ledger": ledger(self.window),
             "verdicts": [verdict.document() for verdict in self.verdicts],
-            "summary": summary(self.window, self.verdicts),
+            "summary": conclusion(self.window, self.verdicts),
         }
         return json.dumps(document, indent=indent) + "\n"
 
@@ -194,18 +194,13 @@ class _Looks:
     notices: dict[str, None] = field(default_factory=dict)
     missed: int = 0
 
-    def until_full(self) -> Iterator[None]:
-        """Look until the window is as long as it should be; a turn after each look."""
+    def until_full(self) -> None:
+        """Look until the window is as long as it should be."""
         begin = time.monotonic()
-        number = 0
-        while True:
+        turns = ceil(self.length / LOOK_INTERVAL)
+        for due in (*(turn * LOOK_INTERVAL for turn in range(turns)), self.length):
+            time.sleep(max(0.0, begin + due - time.monotonic()))
             self.look()
-            yield
-            number += 1
-            due = begin + min(number * LOOK_INTERVAL, self.length)
-            if due - begin >= self.length and time.monotonic() >= begin + self.length:
-                return
-            time.sleep(max(0.0, due - time.monotonic()))
 
     def look(self) -> None:
         """Look once; raises `CommandFailed` if there was never an answer."""

@@ -4,10 +4,14 @@ from collections import deque
 from dataclasses import dataclass
 
 from replicarouter.demo.ledger import LedgerReading
+from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.loadgen.report import Tally, percentile
 
 WINDOW = 5
 """How many looks back the display's figures reach; one look is a second."""
+
+PAGES = 30
+"""How many looks back the diagnosis at the end reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +58,18 @@ class Window:
 
 
 class Seen:
-    """What all looks have in common. `worst` is the one with most requests waiting in the router.
-
-    `least_waiting` is what waited in the engines at every look but the first, which sees the burst:
-    a request that arrives during a step waits for the next one, so a few that wait mean nothing.
-    """
+    """What all looks have in common; `pages` are the router's metrics at the last of them."""
 
     def __init__(self) -> None:
         self.proxy_limited = False
         self.most_running = 0.0
         self.most_connecting = 0
-        self.least_waiting: float | None = None
-        self.worst: LedgerReading | None = None
         self.last: LedgerReading | None = None
+        self.pages: deque[Snapshot] = deque(maxlen=PAGES)
 
     def note(self, reading: LedgerReading) -> None:
         """Take one look at the ledger into account."""
-        if self.last is not None and reading.waiting is not None:
-            before = self.least_waiting
-            self.least_waiting = reading.waiting if before is None else min(before, reading.waiting)
         self.last = reading
         self.proxy_limited |= reading.proxy_limited
         self.most_running = max(self.most_running, reading.running or 0)
         self.most_connecting = max(self.most_connecting, reading.stages["connecting"])
-        if self.worst is None or reading.in_router > self.worst.in_router:
-            self.worst = reading

@@ -1,4 +1,4 @@
-"""The router's ledger as its admin API tells it."""
+"""The router's ledger and its metrics, as its admin port tells them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from typing import Any
 
 import aiohttp
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
+
+from replicarouter.diagnosis.snapshot import Snapshot
 
 STAGES = ("receiving", "queued", "connecting", "sent", "streaming")
 READ_TIMEOUT = 5.0
@@ -70,16 +73,6 @@ class LedgerReading:
         return _sum(row.waiting for row in self.replicas)
 
     @property
-    def reached(self) -> int:
-        """Requests that have been handed to a replica."""
-        return self.stages["sent"] + self.stages["streaming"]
-
-    @property
-    def in_router(self) -> int:
-        """Requests that wait in the router: for room, or for a connector slot."""
-        return self.stages["queued"] + self.connector_waiting
-
-    @property
     def ended(self) -> int:
         """Requests that have finished, whatever their outcome."""
         return sum(self.finished.values())
@@ -95,7 +88,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 class LedgerReader:
-    """Reads the ledger at `url`; use it as an asynchronous context manager."""
+    """Reads what the admin port at `url` tells; use it as an asynchronous context manager."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -112,11 +105,17 @@ class LedgerReader:
 
     async def read(self) -> LedgerReading | None:
         """Look once; None when the router does not answer."""
+        content = await self._get("/admin/ledger")
+        return None if content is None else LedgerReading.from_document(orjson.loads(content))
+
+    async def page(self, now: float) -> Snapshot | None:
+        """Its metrics; None when the router does not answer."""
+        content = await self._get("/metrics")
+        return None if content is None else Snapshot.of(text_string_to_metric_families(content.decode()), now)
+
+    async def _get(self, path: str) -> bytes | None:
         try:
-            async with self._session.get(self._url) as answer:
-                if answer.status != 200:
-                    return None
-                document = orjson.loads(await answer.read())
+            async with self._session.get(self._url + path) as answer:
+                return await answer.read() if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
-        return LedgerReading.from_document(document)

@@ -74,7 +74,7 @@ class Demo:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop)
         try:
-            async with LedgerReader(f"http://{HOST}:{self._admin_port}/admin/ledger") as reader:
+            async with LedgerReader(f"http://{HOST}:{self._admin_port}") as reader:
                 if not await self._unless_stopped(self._start(reader)):
                     return "stopped before the first request\n"
                 return await self._show(reader)
@@ -145,7 +145,7 @@ class Demo:
             await self._unless_stopped(self._watch(reader, display))
             totals = await self._last_look(reader, display)
         seconds = time.perf_counter() - self._began_at
-        return summary(self._seen, totals, users=self._options.users, seconds=seconds)
+        return summary(self._seen, totals, seconds=seconds)
 
     def _display(self) -> Display:
         heading = self._heading()
@@ -182,7 +182,7 @@ class Demo:
                 missed += 1
             else:
                 missed = 0
-                self._present(reading, display)
+                await self._present(reading, reader, display)
             if missed == MISSED_LOOKS:
                 raise DemoFailed("the router does not answer at its admin port")
 
@@ -194,11 +194,14 @@ class Demo:
             if reading is None or (reading.received, reading.accepted) == (totals.started, totals.in_flight):
                 break
         if reading is not None:
-            self._present(reading, display)
+            await self._present(reading, reader, display)
         return totals
 
-    def _present(self, reading: LedgerReading, display: Display) -> None:
+    async def _present(self, reading: LedgerReading, reader: LedgerReader, display: Display) -> None:
         self._seen.note(reading)
+        page = await reader.page(time.perf_counter())
+        if page is not None:
+            self._seen.pages.append(page)
         seconds = time.perf_counter() - self._began_at
         display.show(Look(seconds, reading, self._window.look(seconds)))
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from replicarouter.demo.diagnosis import diagnose
 from replicarouter.demo.figures import Seen
 from replicarouter.demo.ledger import LedgerReading
 from replicarouter.demo.text import flag, number, seconds_text
+from replicarouter.diagnosis.judge import diagnose
+from replicarouter.diagnosis.text import conclusion
+from replicarouter.diagnosis.window import Window
 from replicarouter.loadgen.report import Tally, percentile
 
 
@@ -37,8 +39,8 @@ class UserTotals:
         )
 
 
-def summary(seen: Seen, totals: UserTotals, *, users: int, seconds: float) -> str:
-    """The closing lines; the last is the diagnosis."""
+def summary(seen: Seen, totals: UserTotals, *, seconds: float) -> str:
+    """The closing lines; the last says what limited."""
     failed = sum(totals.failures.values())
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(totals.failures.items()))
     lines = [
@@ -53,9 +55,18 @@ def summary(seen: Seen, totals: UserTotals, *, users: int, seconds: float) -> st
             f"  peaks    {number(seen.most_running)} running in the engines, "
             f"{number(seen.most_connecting)} connecting, proxy_limited {flag(seen.proxy_limited)}"
         ),
-        diagnose(seen, users=users),
+        _limit(seen),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _limit(seen: Seen) -> str:
+    # The first look sees the burst with which the users begin.
+    pages = list(seen.pages)[1:] or list(seen.pages)
+    if not pages:
+        return "The router has told nothing."
+    window = Window(pages)
+    return conclusion(window, diagnose(window))
 
 
 def _accounted(last: LedgerReading) -> str:

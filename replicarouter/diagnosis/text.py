@@ -46,11 +46,12 @@ def verdict_lines(verdicts: Iterable[Verdict]) -> list[str]:
     return lines
 
 
-def summary(window: Window, verdicts: Iterable[Verdict]) -> str:
-    """One sentence: what limits first, or that nothing does but the engines' own speed."""
+def conclusion(window: Window, verdicts: Iterable[Verdict]) -> str:
+    """In one line what limits first, or that nothing does but the engines' own speed."""
     first = next((verdict for verdict in verdicts if verdict.side is not Side.NOTE), None)
     if first is not None:
-        return f"{first.title}: {first.cure}."
+        act = "Change" if first.setting else "Do"
+        return f"{first.title}: {'; '.join(first.evidence[:1])}. {act}: {first.cure}."
     if not window.growth("requests_received_total") and not window.over(in_flight).most:
         return "No request is in flight and none came: there is nothing to judge."
     running = window.course("engine_requests_running").median

@@ -34,6 +34,9 @@ class Metrics:
         self.shadow_cached_characters = Counter()  # policy
         self.routed_characters = Counter()  # policy, replica
         self.shed = Counter()  # reason
+        for reason in sorted(_SHED):
+            # A rate needs a count to grow from: the first burst must not be missed.
+            self.shed.touch((reason,))
 
     def first_content(self, exchange: Exchange) -> None:
         """Time the first content when it comes: a long stream must not hide its own start."""

@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from random import Random
 from urllib.parse import urlsplit
 
@@ -28,8 +29,8 @@ MOST_WAITING = 8192
 """Requests whose spans may wait."""
 
 BATCH = 8
-"""Requests whose spans go together. Encoding them takes the interpreter for about a millisecond; with more at a
-time, streams would feel it."""
+"""Requests whose spans go together. Encoding them takes the interpreter for about a millisecond; more at a
+time would be felt by streams."""
 
 LOOK = 0.25
 """Seconds between two looks for requests that have ended."""
@@ -101,20 +102,21 @@ class Exporter:
         """Export what waits, for so long at most."""
         self._stop.set()
         self._thread.join(seconds)
+        self._refused += len(self._waiting)
+        self._waiting.clear()
         # Wakes up the thread where it waits between two attempts, if it is there still.
         self._out.shutdown()  # type: ignore[no-untyped-call]
 
     def _run(self) -> None:
-        while True:
-            stopping = self._stop.wait(LOOK)
-            while self._waiting and (self._export() or not stopping):
+        while not self._stop.wait(LOOK):
+            while self._waiting and (self._export() or not self._stop.is_set()):
                 pass
-            if stopping:
-                return
+        while self._waiting and self._export():
+            pass
 
     def _export(self) -> bool:
         """Export one batch; False when the collector did not take it."""
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        batch = list(self._take())
         offset = time.time() - self._clock()
         spans = [span for exchange in batch for span in self._maker.spans_of(exchange, offset)]
         if self._out.export(spans) is SpanExportResult.SUCCESS:
@@ -125,6 +127,14 @@ class Exporter:
             self._warned_at = now
             log.warning("spans not taken by the collector", extra={"why": self._complaint.text})
         return False
+
+    def _take(self) -> Iterator[Exchange]:
+        """The requests that have waited longest; others than this thread may take them all away."""
+        for _ in range(BATCH):
+            try:
+                yield self._waiting.popleft()
+            except IndexError:
+                return
 
 
 def _session() -> requests.Session:

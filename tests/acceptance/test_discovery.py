@@ -63,6 +63,16 @@ async def test_replicas_that_are_given_replace_those_that_are_told(
     assert "refuses connections" in stranger.problem
 
 
+async def test_replicas_that_are_given_need_no_admin_api(
+    session: ClientSession, start_router: StartRouter
+) -> None:
+    one, two = Scripted("one"), Scripted("two")
+    router = await start_router(one, two)
+    scene = await look(session, place_of(router, admin="http://127.0.0.1:1", replicas=(one.url, two.url)))
+    assert (scene.admin, scene.blind) == (None, None)
+    assert scene.too_few(MODEL) is None
+
+
 async def test_a_wrong_token_leaves_the_replicas_unknown_and_tells_the_cure(
     session: ClientSession, start_router: StartRouter
 ) -> None:

@@ -22,6 +22,12 @@ def test_lines_fit_and_words_stay_whole() -> None:
     assert all(line.startswith(" " * 24) for line in lines[1:])
 
 
+def test_flags_are_never_cut_in_two() -> None:
+    flags = [f"--a-flag-{'x' * number}-of-many" for number in range(20)]
+    shown = row(result(failed("no", " ".join(flags))), 80, with_model=False).plain.split()
+    assert [word for word in shown if word.startswith("--")] == flags
+
+
 def test_the_model_is_told_where_there_are_several() -> None:
     assert "m1: fine" in row(result(passed("fine"), "m1"), 80, with_model=True).plain
     assert "m1" not in row(result(passed("fine"), "m1"), 80, with_model=False).plain

@@ -19,6 +19,8 @@ from replicarouter.cli import main
 COMMAND = (sys.executable, "-m", "replicarouter", "demo")
 SMALL = ("--users", "6", "--replicas", "2")
 DEADLINE = 40.0
+CROWDED = "The router gets too little of the processor: "
+"""What a router says, and rightly so, on a machine that is busy otherwise."""
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def test_demo_ends_by_itself_and_accounts_for_every_request() -> None:
     assert {look["proxy_limited"] for look in looks(output)} == {0}
     assert " 0 failed" in output
     last = output.splitlines()[-1]
-    assert last.startswith("No request waited in the router: ")
+    assert last.startswith(("Nothing limits but the engines' own speed: ", CROWDED))
     assert "\x1b" not in output
 
 
@@ -115,8 +117,10 @@ def test_connector_limit_is_seen_and_named() -> None:
     assert 4 <= int(peaks[1]) <= 12
     assert 16 <= int(peaks[2]) <= 18
     last = output.splitlines()[-1]
-    assert "connector limit of 8 let only" in last
-    assert last.endswith("set --connector-limit 0 or at least 24.")
+    assert last.startswith("The router's connector limit holds requests back: running ")
+    assert last.endswith(
+        "connector.limit: now 8; set it to at least 64 (--connector-limit), or 0 for no limit."
+    )
 
 
 def test_status_page_is_named_and_is_there() -> None:

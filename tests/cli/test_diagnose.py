@@ -16,12 +16,14 @@ from replicarouter.cli.diagnose import KEY_VARIABLES
 from tests.diagnosis.pages import fleet
 from tests.fakes.client import HOST, chat
 from tests.fakes.load import engines, finished, reached, users
-from tests.fakes.replica import FakeReplica, held, sized
+from tests.fakes.replica import OK, FakeReplica, held
 from tests.fakes.running import RunningRouter, StartRouter, free_port
 
 COMMAND = (sys.executable, "-m", "replicarouter", "diagnose")
 KEY = "key-" + "k" * 40
 DEADLINE = 30.0
+DIAGNOSED = (0, 3, 4)
+"""Exit statuses of whoever got an answer."""
 
 
 @asynccontextmanager
@@ -87,7 +89,7 @@ async def test_a_busy_fleet_is_healthy(start_router: StartRouter) -> None:
             await finished(crowd, 6)
             status, output, messages = await diagnose(*at(router), "--for", "1.5")
     assert (status, messages) == (0, ""), output
-    assert f"at http://{HOST}:{router.port}, 4 looks over 1.5" in output
+    assert f"at http://{HOST}:{router.port}, 4 looks over " in output
     assert "Nothing limits but the engines' own speed:" in output
     assert [line for line in output.splitlines()[:-1] if len(line) > 80] == []
 
@@ -125,20 +127,17 @@ async def test_a_router_that_wants_a_key_gets_the_one_that_fits(start_router: St
     assert (status, messages.count("\n")) == (1, 1)
     assert "wants a key for its metrics: give it with --key" in messages
     assert (await diagnose(*short, "--key", "wrong"))[0] == 1
-    assert (await diagnose(*short, "--key", KEY))[0] == 0
-    assert (await diagnose(*short, OPENAI_API_KEY="other", REPLICAROUTER_ADMIN__TOKEN=KEY))[0] == 0
+    assert (await diagnose(*short, "--key", KEY))[0] in DIAGNOSED
+    assert (await diagnose(*short, OPENAI_API_KEY="other", REPLICAROUTER_ADMIN__TOKEN=KEY))[0] in DIAGNOSED
 
 
-async def test_a_key_is_not_sent_unless_it_is_asked_for(start_router: StartRouter) -> None:
-    """An engine takes the place of the router, and tells what it was asked with."""
-    replica = FakeReplica()
-    await start_router(replica)
-    status, _, messages = await diagnose(
-        "--router", f"http://{HOST}:{replica.port}", "--for", "0.1", OPENAI_API_KEY="secret-of-a-user"
-    )
-    assert status == 1
-    assert "is no page of a router's metrics" in messages or "is no router" in messages
-    assert all("secret-of-a-user" not in str(seen.headers) for seen in replica.requests)
+async def test_a_key_is_not_sent_unless_it_is_asked_for() -> None:
+    """An engine stands where a router is meant to be, and sees what it is asked with."""
+    async with FakeReplica() as replica:
+        url = f"http://{HOST}:{replica.port}"
+        status, _, messages = await diagnose("--router", url, OPENAI_API_KEY=KEY)
+        assert (status, "is no page of a router's metrics" in messages) == (1, True)
+        assert [asked.head.get("authorization") for asked in replica.probed] == [None]
 
 
 async def test_without_a_router_the_status_is_1_in_clear_words() -> None:
@@ -152,16 +151,19 @@ async def test_without_a_router_the_status_is_1_in_clear_words() -> None:
 
 
 async def test_watching_gives_a_line_a_look_until_it_is_stopped(start_router: StartRouter) -> None:
-    replica = FakeReplica(answers=[held(sized(b"{}"))])
-    router = await start_router(replica)
-    await router.begin(chat())
+    gate = asyncio.Event()
+    router = await start_router(FakeReplica(held(b"", gate, OK)))
+    client = await router.begin(chat())
+    await reached(router, sent=1)
     async with started(*at(router), "--watch") as process, asyncio.timeout(DEADLINE):
         assert process.stdout is not None
         lines = [(await process.stdout.readline()).decode() for _ in range(2)]
         process.send_signal(signal.SIGINT)
         _, messages = await process.communicate()
+    gate.set()
+    await client.answer()
     assert all("receiving 0 queued 0 connecting 0 sent 1 streaming 0 | " in line for line in lines)
-    assert (process.returncode in {0, 4}, messages) == (True, b"")
+    assert (process.returncode in DIAGNOSED, messages) == (True, b"")
 
 
 async def test_watching_goes_on_while_the_router_does_not_answer(start_router: StartRouter) -> None:
@@ -227,7 +229,7 @@ async def test_the_json_document_has_all_there_is_to_know(save: Save) -> None:
     stages = ("receiving", "queued", "connecting", "sent", "streaming")
     assert ledger["accepted"] == sum(ledger[stage] for stage in stages)
     assert len(ledger["replicas"]) == 8
-    assert document["summary"].startswith("Requests queue in the engines: max_num_seqs")
+    assert document["summary"].startswith("Requests queue in the engines: waiting in the engines: 128")
 
 
 @pytest.mark.parametrize("text", ["", "vllm:num_requests_running 1\n", "<html></html>\n"])

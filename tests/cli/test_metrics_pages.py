@@ -1,5 +1,6 @@
 """Pages of metrics: asked for, saved, broken, and in any order."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from replicarouter.cli import CommandFailed
 from replicarouter.cli.metrics_pages import Page, Source, saved
 from tests.diagnosis.pages import fleet
 from tests.fakes.client import HOST
+from tests.fakes.replica import FakeReplica
 from tests.fakes.running import StartRouter, free_port
 
 Save = Callable[..., str]
@@ -101,9 +103,7 @@ def test_where_nobody_listens_no_router_answers() -> None:
 
 
 async def test_either_port_of_a_router_gives_its_page(start_router: StartRouter) -> None:
-    import asyncio
-
-    router = await start_router(ready=0)
+    router = await start_router(FakeReplica())
     for port in (router.port, router.admin_port):
         for path in ("", "/", "/metrics"):
             page = await asyncio.to_thread(Source(f"http://{HOST}:{port}{path}").read)

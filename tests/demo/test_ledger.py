@@ -18,7 +18,7 @@ async def test_reading_says_what_the_router_says(start_router: StartRouter) -> N
         await router.begin(chat())
     await router.stage(streaming=2, connecting=1)
 
-    async with LedgerReader(f"http://{HOST}:{router.admin_port}/admin/ledger") as reader:
+    async with LedgerReader(f"http://{HOST}:{router.admin_port}") as reader:
 
         async def with_engine_counts() -> bool:
             reading = await reader.read()
@@ -29,20 +29,29 @@ async def test_reading_says_what_the_router_says(start_router: StartRouter) -> N
     assert reading is not None
     assert dict(reading.stages) == {"receiving": 0, "queued": 0, "connecting": 1, "sent": 0, "streaming": 2}
     assert (reading.accepted, reading.received, reading.ended) == (3, 3, 0)
-    assert (reading.connector_limit, reading.connector_waiting, reading.in_router) == (2, 1, 1)
-    assert (reading.reached, reading.running, reading.waiting) == (2, 5.0, 2.0)
+    assert (reading.connector_limit, reading.connector_waiting) == (2, 1)
+    assert (reading.running, reading.waiting) == (5.0, 2.0)
     (row,) = reading.replicas
     assert (row.name, row.state, row.outstanding) == (replica.name, "ready", 3)
 
 
 async def test_router_that_is_not_there_gives_no_reading() -> None:
-    async with LedgerReader(f"http://{HOST}:{free_port()}/admin/ledger") as reader:
+    async with LedgerReader(f"http://{HOST}:{free_port()}") as reader:
         assert await reader.read() is None
+        assert await reader.page(0.0) is None
 
 
-async def test_another_path_gives_no_reading(start_router: StartRouter) -> None:
+async def test_metrics_say_the_same(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
-    async with LedgerReader(f"http://{HOST}:{router.admin_port}/admin/nothing") as reader:
+    async with LedgerReader(f"http://{HOST}:{router.admin_port}") as reader:
+        page = await reader.page(7.5)
+    assert page is not None
+    assert (page.at, page.of_router, page.total("requests_receiving")) == (7.5, True, 0)
+
+
+async def test_another_port_gives_no_reading(start_router: StartRouter) -> None:
+    router = await start_router(FakeReplica())
+    async with LedgerReader(f"http://{HOST}:{router.port}") as reader:
         assert await reader.read() is None
 
 

@@ -2,8 +2,10 @@
 
 from replicarouter.demo.figures import Seen
 from replicarouter.demo.summary import UserTotals, summary
+from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.loadgen.report import Tally
 from tests.demo.conftest import MakeReading
+from tests.diagnosis.pages import fleet, snapshot
 
 
 def tally() -> Tally:
@@ -27,7 +29,7 @@ def test_summary_accounts_for_every_request(reading: MakeReading) -> None:
     seen = Seen()
     finished = {"ok": 1000, "no_replica": 44}
     seen.note(reading(streaming=256, running=255.0, received=1300, finished=finished))
-    lines = summary(seen, UserTotals.of(tally()), users=256, seconds=10.04).splitlines()
+    lines = summary(seen, UserTotals.of(tally()), seconds=10.04).splitlines()
     assert lines == [
         "after 10.0 s",
         (
@@ -38,12 +40,35 @@ def test_summary_accounts_for_every_request(reading: MakeReading) -> None:
         "  TTFT     p50 50 ms, p90 3.40 s",
         "  ITL      p50 22 ms, p90 22 ms",
         "  peaks    255 running in the engines, 0 connecting, proxy_limited 0",
-        "No request waited in the router: the engines ran up to 255 at once for 256 users.",
+        "The router has told nothing.",
     ]
+
+
+def limited(seconds: float) -> Snapshot:
+    router = fleet(seconds)
+    router.connector_limit, router.connector_waiting, router.held = 100, 156, 3.0
+    for one in router.replicas:
+        one.connecting, one.streaming = 19.5, 12.5
+    return snapshot(router.page(), seconds)
+
+
+def test_last_line_says_what_limited() -> None:
+    seen = Seen()
+    seen.pages.extend([snapshot(fleet(0).page(), 0.0), limited(1.0), limited(2.0)])
+    last = summary(seen, UserTotals.of(tally()), seconds=3.0).splitlines()[-1]
+    assert last.startswith("The router's connector limit holds requests back: running 100, connecting 156 ")
+    assert last.endswith("set it to at least 512 (--connector-limit), or 0 for no limit.")
+
+
+def test_last_line_of_a_free_run_names_the_engines() -> None:
+    seen = Seen()
+    seen.pages.extend([snapshot(fleet(at).page(), at) for at in (0.0, 1.0, 2.0)])
+    last = summary(seen, UserTotals.of(tally()), seconds=3.0).splitlines()[-1]
+    assert last.startswith("Nothing limits but the engines' own speed: 128 running on 8 replicas")
 
 
 def test_missing_requests_are_not_hidden(reading: MakeReading) -> None:
     seen = Seen()
     seen.note(reading(streaming=10, received=15, finished={"ok": 3}))
-    text = summary(seen, UserTotals.of(Tally()), users=10, seconds=1.0)
+    text = summary(seen, UserTotals.of(Tally()), seconds=1.0)
     assert "15 received = 3 finished + 10 in flight: +2 NOT ACCOUNTED FOR" in text

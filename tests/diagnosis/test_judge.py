@@ -12,7 +12,7 @@ from replicarouter.diagnosis.checks import CHECKS
 from replicarouter.diagnosis.judge import exit_status
 from replicarouter.diagnosis.ledger import ledger
 from replicarouter.diagnosis.snapshot import Snapshot
-from replicarouter.diagnosis.text import ledger_lines, summary, verdict_lines
+from replicarouter.diagnosis.text import conclusion, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
 from replicarouter.settings import POLICY_NAMES
@@ -143,7 +143,7 @@ def sound(found: Window) -> None:
     assert all(verdict.title and verdict.cure and verdict.evidence for verdict in verdicts)
     assert verdict_lines(verdicts) or not verdicts
     assert ledger_lines(ledger(found))
-    assert summary(found, verdicts)
+    assert conclusion(found, verdicts)
 
 
 @given(st.randoms(use_true_random=False), st.floats(0, 1), st.integers(1, 3))

@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.ledger import ledger
-from replicarouter.diagnosis.text import WIDTH, ledger_lines, summary, verdict_lines
+from replicarouter.diagnosis.text import WIDTH, conclusion, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
 from tests.diagnosis.pages import Change, Router, fleet, judged, snapshot, window
@@ -73,7 +73,7 @@ def test_a_verdict_shows_its_evidence_and_the_one_setting() -> None:
 
 
 def test_without_verdicts_the_engines_own_speed_limits() -> None:
-    assert summary(window(), []) == (
+    assert conclusion(window(), []) == (
         "Nothing limits but the engines' own speed: 128 running on 8 replicas, ITL 13.1 ms in the mean, "
         "TTFT 200 ms in the mean."
     )
@@ -81,9 +81,9 @@ def test_without_verdicts_the_engines_own_speed_limits() -> None:
 
 def test_a_note_does_not_limit() -> None:
     note = Verdict("n", Side.NOTE, "Note", (), "wait")
-    limit = Verdict("l", Side.ELSEWHERE, "Limit", (), "act")
-    assert summary(window(), [note]).startswith("Nothing limits")
-    assert summary(window(), [note, limit]) == "Limit: act."
+    limit = Verdict("l", Side.ELSEWHERE, "Limit", ("seen", "more"), "act")
+    assert conclusion(window(), [note]).startswith("Nothing limits")
+    assert conclusion(window(), [note, limit]) == "Limit: seen. Do: act."
 
 
 def test_where_nothing_happens_nothing_is_judged() -> None:
@@ -92,4 +92,4 @@ def test_where_nothing_happens_nothing_is_judged() -> None:
         for one in router.replicas:
             one.streaming = 0
 
-    assert summary(window(idle), []).startswith("No request is in flight and none came")
+    assert conclusion(window(idle), []).startswith("No request is in flight and none came")

@@ -142,8 +142,8 @@ class Diagnosis:
 
 
 async def diagnose(router: Doors, *flags: str, seconds: float = 1.0, again: int = 2) -> Diagnosis:
-    """Run the command as a process of its own. Of a router that shares this process with its engines and users
-    it is asked `again` when it says, and rightly so, that the machine is too busy otherwise."""
+    """Run the command as a process of its own. Of a router that shares this process with its engines and
+    users it is asked `again` when it says, and rightly so, that the machine is too busy otherwise."""
     diagnosis = await _diagnose(router, *flags, "--for", f"{seconds:g}")
     while again and isinstance(router, RunningRouter) and STARVED.intersection(diagnosis.codes):
         again -= 1

@@ -14,7 +14,7 @@ async def test_uneven_weights_are_the_cause(start_router: StartRouter) -> None:
         router = await start_router(*replicas, ready=2)
         async with users(router.port, 15):
             await reached(router, running=8, waiting=3)
-            diagnosis = await diagnose(router)
+            diagnosis = await diagnose(router, seconds=0.5)
     verdict = diagnosis.first("load_imbalance", 3)
     assert "weight" in numbers(verdict)
 
@@ -24,7 +24,7 @@ async def test_one_session_of_all_is_the_cause(start_router: StartRouter) -> Non
         router = await start_router(*(engine.url for engine in fleet), ready=4, policy="session")
         async with users(router.port, 4, fields={"user": "everybody"}):
             await reached(router, running=2, waiting=2)
-            diagnosis = await diagnose(router)
+            diagnosis = await diagnose(router, seconds=0.5)
     verdict = diagnosis.first("load_imbalance", 4)
     assert "session" in numbers(verdict)
 

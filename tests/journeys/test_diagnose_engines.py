@@ -66,7 +66,7 @@ async def test_requests_of_others_are_seen(start_router: StartRouter) -> None:
         router = await start_router(*(engine.url for engine in fleet), ready=2)
         async with users(router.port, 8), users(fleet[0].port, 12):
             await reached(router, running=19)
-            diagnosis = await diagnose(router)
+            diagnosis = await diagnose(router, seconds=0.5)
     verdict = diagnosis.first("foreign_traffic", 4)
     assert verdict["replica"] == name(fleet[0])
     assert "12" in numbers(verdict)
@@ -81,7 +81,7 @@ async def test_requests_that_a_server_holds_back_from_its_scheduler_are_seen(
         router = await start_router(*(engine.url for engine in fleet), ready=2)
         async with users(router.port, 16, answer_tokens=(5, 10)):
             await reached(router, sent=15)
-            diagnosis = await diagnose(router)
+            diagnosis = await diagnose(router, seconds=0.5)
     verdict = diagnosis.first("held_before_scheduler", 4)
     assert verdict["side"] == "elsewhere"
 
@@ -91,7 +91,7 @@ async def test_restarted_engine_is_named(start_router: StartRouter) -> None:
         router = await start_router(*(engine.url for engine in fleet), ready=3)
         async with users(router.port, 9, answer_tokens=(20, 60)) as crowd:
             await finished(crowd, 9)
-            asked = asyncio.ensure_future(diagnose(router, seconds=2.5, again=0))
+            asked = asyncio.ensure_future(diagnose(router, seconds=2, again=0))
             await asyncio.sleep(0.7)
             fleet[1].inject(kind="core_killed", seconds=0.3, linger=0.0)
             diagnosis = await asked

@@ -6,6 +6,7 @@ from contextlib import suppress
 from tests.fakes.client import chat
 from tests.fakes.load import MODEL, diagnose, engines, finished, numbers, reached, users
 from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.wire import eventually
 
 PATIENT = {"consecutive_failures": 1000}
 """No replica is set aside for its failures."""
@@ -13,10 +14,11 @@ PATIENT = {"consecutive_failures": 1000}
 
 async def test_requests_that_fail_at_one_replica_are_named(start_router: StartRouter) -> None:
     async with engines(2, speed=2.0) as fleet:
-        router = await start_router(*(engine.url for engine in fleet), ready=2, eject=PATIENT)
+        urls = [engine.url for engine in fleet]
+        router = await start_router(*urls, ready=2, eject=PATIENT, policy="round-robin")
         fleet[0].inject(kind="status", status=500, share=0.5)
-        async with users(router.port, 12, answer_tokens=(10, 30)):
-            await reached(router, streaming=5)
+        async with users(router.port, 12, answer_tokens=(5, 10)) as crowd:
+            await eventually(lambda: crowd.tally.failures, "the first failure")
             diagnosis = await diagnose(router)
     verdict = diagnosis.first("requests_failing", 4)
     assert verdict["replica"] == f"127.0.0.1:{fleet[0].port}"
@@ -40,7 +42,7 @@ async def test_requests_that_find_the_queue_full_are_named(start_router: StartRo
         router = await start_router(*(engine.url for engine in fleet), ready=2, admission=admission)
         async with users(router.port, 20):
             await reached(router, running=8, queued=3)
-            diagnosis = await diagnose(router)
+            diagnosis = await diagnose(router, seconds=0.5)
     diagnosis.first("admission_limit", 3)
     verdict = diagnosis.verdict("requests_shed")
     assert "queue_full" in numbers(verdict)

@@ -32,14 +32,16 @@ class Trend {
     this.meaning = meaning;
     this.spark = new Sparkline();
     this.value = el("b");
-    this.node = el("div", { class: "trend" }, el("span", { class: "cap" }, caption), this.spark.node, this.value);
+    this.node = el("div", { class: "trend", role: "img" }, el("span", { class: "cap" }, caption), this.spark.node, this.value);
   }
 
   set(history, index, now, top) {
     this.spark.set(history.of(index, now), SPAN, top);
     const latest = history.latest(index);
     say(this.value, brief(latest));
-    mark(this.node, "title", `${this.meaning}: now ${brief(latest)}, highest of the last minute ${brief(history.top(index) || null)}`);
+    const said = `${this.meaning}: now ${brief(latest)}, highest of the last minute ${brief(history.top(index) || null)}`;
+    mark(this.node, "title", said);
+    mark(this.node, "aria-label", said);
   }
 }
 
@@ -55,6 +57,7 @@ class Lane {
     this.engineText = el("span", { class: "figures" });
     this.kv = new Bar(["used"]);
     this.kvText = el("b");
+    this.kvNode = el("div", { class: "kv", role: "img" }, el("span", { class: "cap" }, "KV"), this.kv.node, this.kvText);
     this.ttft = new Trend("TTFT", "Mean time to first token");
     this.itl = new Trend("ITL", "Mean time between tokens");
     this.age = el("span", { class: "age" });
@@ -65,7 +68,7 @@ class Lane {
       el("div", { class: "load" },
         el("div", { class: "pair" }, this.ours.node, this.oursText),
         el("div", { class: "pair" }, this.engine.node, this.engineText)),
-      el("div", { class: "kv" }, el("span", { class: "cap" }, "KV"), this.kv.node, this.kvText),
+      this.kvNode,
       this.ttft.node,
       this.itl.node,
       el("div", { class: "do" }, this.age, this.button));
@@ -85,6 +88,7 @@ class Lane {
     mark(this.engineText, "data-bad", !fresh);
     this.kv.set([row.kv_usage], 1);
     say(this.kvText, percent(row.kv_usage));
+    mark(this.kvNode, "aria-label", `KV cache used to ${percent(row.kv_usage)}`);
     mark(this.kv.node, "data-full", (row.kv_usage ?? 0) > 0.9);
     this.ttft.set(this.history, 1, now, scale.ttft);
     this.itl.set(this.history, 2, now, scale.itl);
@@ -142,7 +146,7 @@ export class Fleet {
       this.lanes.get(row.name).set(row, scale, verdicts.filter((verdict) => verdict.replica === row.name), now);
     }
     this.#filter();
-    mark($("lanes"), "data-many", rows.length > MANY);
+    mark($("replicas"), "data-many", rows.length > MANY);
     say($("scale"), `full width: ${plural(scale.requests, "request")}`);
     say($("replicas-states"), summary(rows));
   }

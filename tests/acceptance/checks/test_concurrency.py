@@ -1,6 +1,9 @@
 """All streams of a level come whole."""
 
 from replicarouter.acceptance import Status, Wishes
+from replicarouter.acceptance.answers import Answer, Usage
+from replicarouter.acceptance.checks.concurrency import measure
+from replicarouter.acceptance.reply import Reply
 from tests.acceptance.conftest import Examine
 from tests.acceptance.scripted import Scripted
 
@@ -19,7 +22,7 @@ async def test_streams_that_are_cut_fail(examine: Examine) -> None:
 
 async def test_streams_that_the_router_holds_are_a_warning_with_the_setting(examine: Examine) -> None:
     """The connector limit of a published campaign, in small."""
-    slow = Scripted("one", pace=0.3)
+    slow = Scripted("one", pace=0.6)
     finding = await examine("concurrency", slow, wishes=EIGHT, settings={"connector": {"limit": 4}})
     assert finding.status is Status.WARN
     assert "at 8 streams the router held 4 for up to" in finding.why
@@ -27,10 +30,22 @@ async def test_streams_that_the_router_holds_are_a_warning_with_the_setting(exam
 
 
 async def test_streams_that_the_engines_queue_are_a_warning_with_theirs(examine: Examine) -> None:
-    slow = Scripted("one", pace=0.3, slots=4)
+    slow = Scripted("one", pace=0.6, slots=4)
     finding = await examine("concurrency", slow, wishes=EIGHT)
     assert (finding.status, "the engines queue" in finding.why) == (Status.WARN, True)
     assert "--max-num-seqs" in finding.cure
+
+
+def test_streams_that_all_begin_late_have_not_waited_for_each_other() -> None:
+    """A slow machine is no queue."""
+    answers = [_answer(first_at=2.0 + number / 10, ended_at=5.0) for number in range(4)]
+    assert measure(answers, 0.1).late == 0
+    assert measure([*answers, _answer(first_at=5.5, ended_at=8.0)], 0.1).late == 1
+
+
+def _answer(*, first_at: float, ended_at: float) -> Answer:
+    reply = Reply("one", 200, {}, b"")
+    return Answer(reply, finish="stop", usage=Usage(1, 1, 2, None), first_at=first_at, ended_at=ended_at)
 
 
 async def test_the_levels_are_1_4_8_and_the_one_wanted(examine: Examine) -> None:
