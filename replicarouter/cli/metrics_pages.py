@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.cli import CommandFailed
-from replicarouter.diagnosis.snapshot import PREFIX, Snapshot
+from replicarouter.diagnosis.snapshot import PREFIX, Snapshot, without_buckets
 
 ANSWER_TIMEOUT = 10.0
 """Seconds for the router to answer; a router out of processor time takes seconds."""
@@ -77,7 +77,7 @@ class Page:
         if text and not text.endswith("\n"):
             text = text[: text.rfind("\n") + 1]
             notices.append(f"the page of {origin} ends within a line, which is left out")
-        families, broken = _families(text)
+        families, broken = _families(without_buckets(text))
         if broken:
             notices.append(f"{broken} lines of the page of {origin} cannot be read and are left out")
         snapshot = Snapshot.of(families, at)

@@ -4,13 +4,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from replicarouter.demo.ledger import LedgerReading
-from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.loadgen.report import Tally, percentile
 
 WINDOW = 5
 """How many looks back the display's figures reach; one look is a second."""
 
-PAGES = 30
+PAGES = 10
 """How many looks back the diagnosis at the end reaches."""
 
 
@@ -58,14 +57,15 @@ class Window:
 
 
 class Seen:
-    """What all looks have in common; `pages` are the router's metrics at the last of them."""
+    """What all looks have in common; `pages` are the times of the last of them and the
+    router's metrics then, as text: they are read when the users need no time any more."""
 
     def __init__(self) -> None:
         self.proxy_limited = False
         self.most_running = 0.0
         self.most_connecting = 0
         self.last: LedgerReading | None = None
-        self.pages: deque[Snapshot] = deque(maxlen=PAGES)
+        self.pages: deque[tuple[float, str]] = deque(maxlen=PAGES)
 
     def note(self, reading: LedgerReading) -> None:
         """Take one look at the ledger into account."""

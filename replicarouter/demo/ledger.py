@@ -6,9 +6,6 @@ from typing import Any
 
 import aiohttp
 import orjson
-from prometheus_client.parser import text_string_to_metric_families
-
-from replicarouter.diagnosis.snapshot import Snapshot
 
 STAGES = ("receiving", "queued", "connecting", "sent", "streaming")
 READ_TIMEOUT = 5.0
@@ -108,10 +105,10 @@ class LedgerReader:
         content = await self._get("/admin/ledger")
         return None if content is None else LedgerReading.from_document(orjson.loads(content))
 
-    async def page(self, now: float) -> Snapshot | None:
+    async def page(self) -> str | None:
         """Its metrics; None when the router does not answer."""
         content = await self._get("/metrics")
-        return None if content is None else Snapshot.of(text_string_to_metric_families(content.decode()), now)
+        return None if content is None else content.decode()
 
     async def _get(self, path: str) -> bytes | None:
         try:

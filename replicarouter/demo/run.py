@@ -199,9 +199,9 @@ class Demo:
 
     async def _present(self, reading: LedgerReading, reader: LedgerReader, display: Display) -> None:
         self._seen.note(reading)
-        page = await reader.page(time.perf_counter())
+        page = await reader.page()
         if page is not None:
-            self._seen.pages.append(page)
+            self._seen.pages.append((time.perf_counter(), page))
         seconds = time.perf_counter() - self._began_at
         display.show(Look(seconds, reading, self._window.look(seconds)))
 

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from replicarouter.demo.figures import Seen
 from replicarouter.demo.ledger import LedgerReading
 from replicarouter.demo.text import flag, number, seconds_text
 from replicarouter.diagnosis.judge import diagnose
+from replicarouter.diagnosis.snapshot import Snapshot, without_buckets
 from replicarouter.diagnosis.text import conclusion
 from replicarouter.diagnosis.window import Window
 from replicarouter.loadgen.report import Tally, percentile
@@ -65,7 +68,9 @@ def _limit(seen: Seen) -> str:
     pages = list(seen.pages)[1:] or list(seen.pages)
     if not pages:
         return "The router has told nothing."
-    window = Window(pages)
+    window = Window(
+        [Snapshot.of(text_string_to_metric_families(without_buckets(page)), at) for at, page in pages]
+    )
     return conclusion(window, diagnose(window))
 
 

@@ -14,6 +14,11 @@ Row = tuple[Mapping[str, str], float]
 """Labels and value of a sample."""
 
 
+def without_buckets(page: str) -> str:
+    """A page in the text format without what no look-up asks for, which is most of it."""
+    return "\n".join(line for line in page.split("\n") if "_bucket{" not in line)
+
+
 class Snapshot:
     """The samples of one page by name, without the common prefix. `at` is in seconds on any one clock.
 

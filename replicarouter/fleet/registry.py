@@ -265,12 +265,12 @@ class Fleet:
     def list_models(self, replica: Replica, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over what a replica lists; pools follow."""
         fresh = tuple({card["id"]: dict(card) for card in cards}.values())
-        if fresh != replica.cards:
-            names = [card["id"] for card in fresh]
-            if names != [card["id"] for card in replica.cards or ()]:
-                shown = ", ".join(names)[:MOST_SHOWN]
-                log.info("replica models changed", extra={"replica": replica.name, "models": shown})
-            replica.cards = fresh
+        before, replica.cards = replica.cards, fresh
+        names = [card["id"] for card in fresh]
+        # vLLM writes its cards anew for every answer, with the time and a random id in them.
+        if before is None or names != [card["id"] for card in before]:
+            shown = ", ".join(names)[:MOST_SHOWN]
+            log.info("replica models changed", extra={"replica": replica.name, "models": shown})
             self.regroup()
             self._widen(replica)
 

@@ -38,15 +38,15 @@ async def test_reading_says_what_the_router_says(start_router: StartRouter) -> N
 async def test_router_that_is_not_there_gives_no_reading() -> None:
     async with LedgerReader(f"http://{HOST}:{free_port()}") as reader:
         assert await reader.read() is None
-        assert await reader.page(0.0) is None
+        assert await reader.page() is None
 
 
 async def test_metrics_say_the_same(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
     async with LedgerReader(f"http://{HOST}:{router.admin_port}") as reader:
-        page = await reader.page(7.5)
+        page = await reader.page()
     assert page is not None
-    assert (page.at, page.of_router, page.total("requests_receiving")) == (7.5, True, 0)
+    assert "\nreplicarouter_requests_receiving 0" in page
 
 
 async def test_another_port_gives_no_reading(start_router: StartRouter) -> None:

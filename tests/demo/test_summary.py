@@ -2,10 +2,9 @@
 
 from replicarouter.demo.figures import Seen
 from replicarouter.demo.summary import UserTotals, summary
-from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.loadgen.report import Tally
 from tests.demo.conftest import MakeReading
-from tests.diagnosis.pages import fleet, snapshot
+from tests.diagnosis.pages import fleet
 
 
 def tally() -> Tally:
@@ -44,17 +43,17 @@ def test_summary_accounts_for_every_request(reading: MakeReading) -> None:
     ]
 
 
-def limited(seconds: float) -> Snapshot:
+def limited(seconds: float) -> str:
     router = fleet(seconds)
     router.connector_limit, router.connector_waiting, router.held = 100, 156, 3.0
     for one in router.replicas:
         one.connecting, one.streaming = 19.5, 12.5
-    return snapshot(router.page(), seconds)
+    return router.page()
 
 
 def test_last_line_says_what_limited() -> None:
     seen = Seen()
-    seen.pages.extend([snapshot(fleet(0).page(), 0.0), limited(1.0), limited(2.0)])
+    seen.pages.extend([(0.0, fleet(0).page()), (1.0, limited(1)), (2.0, limited(2))])
     last = summary(seen, UserTotals.of(tally()), seconds=3.0).splitlines()[-1]
     assert last.startswith("The router's connector limit holds requests back: running 100, connecting 156 ")
     assert last.endswith("set it to at least 512 (--connector-limit), or 0 for no limit.")
@@ -62,7 +61,7 @@ def test_last_line_says_what_limited() -> None:
 
 def test_last_line_of_a_free_run_names_the_engines() -> None:
     seen = Seen()
-    seen.pages.extend([snapshot(fleet(at).page(), at) for at in (0.0, 1.0, 2.0)])
+    seen.pages.extend((at, fleet(at).page()) for at in (0.0, 1.0, 2.0))
     last = summary(seen, UserTotals.of(tally()), seconds=3.0).splitlines()[-1]
     assert last.startswith("Nothing limits but the engines' own speed: 128 running on 8 replicas")
 

@@ -4,7 +4,7 @@ import math
 
 from prometheus_client.core import GaugeMetricFamily
 
-from replicarouter.diagnosis.snapshot import Snapshot
+from replicarouter.diagnosis.snapshot import Snapshot, without_buckets
 from tests.diagnosis.pages import fleet, snapshot
 
 PAGE = """\
@@ -40,6 +40,13 @@ def test_buckets_other_programs_and_values_without_meaning_are_left_out() -> Non
     assert page.samples("itl_seconds_bucket") == ()
     assert page.value("itl_seconds_sum") == 0.5
     assert page.value("held_seconds") is None
+
+
+def test_a_page_without_its_buckets_reads_the_same() -> None:
+    assert "_bucket" in PAGE
+    assert "_bucket" not in without_buckets(PAGE)
+    assert without_buckets(PAGE).endswith("99\n")
+    assert snapshot(without_buckets(PAGE)).total("requests_outstanding") == 7
 
 
 def test_families_of_a_collector_are_read_like_a_page() -> None:

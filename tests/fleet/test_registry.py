@@ -486,3 +486,11 @@ def test_who_is_to_be_removed_is_not_asked_while_it_delivers() -> None:
     assert not fleet.leaves_alone(replica, 100.1 + QUIET)
     fleet.undrain(replica)
     assert not fleet.leaves_alone(replica, 100.0)
+
+
+def test_cards_that_are_written_anew_for_every_answer_do_not_form_the_pools_anew() -> None:
+    fleet = a_fleet("a", "b")
+    pools = fleet.pools
+    fleet.list_models(named(fleet, "a"), [{"id": "m1", "created": 1}])
+    assert fleet.pools is pools
+    assert fleet.model_cards()["m1"]["created"] == 1

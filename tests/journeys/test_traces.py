@@ -153,7 +153,8 @@ async def test_a_request_is_a_tree_of_spans_and_its_replica_below_it(start_route
         )
         began = time.time()
         sent = {"traceparent": VALID, "tracestate": "v=1", "Authorization": "Bearer sk-secret"}
-        await router.ask(chat(prompt="the-hidden-words", headers=sent))
+        hidden = [{"role": "user", "content": "the-hidden-words"}]
+        await router.ask(chat(messages=hidden, headers=sent))
         spans = await collector.trace(5)
         ended = time.time()
     (server,) = spans.pop("POST /v1/chat/completions")
