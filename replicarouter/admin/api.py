@@ -71,11 +71,16 @@ class AdminApi:
         picture = Picture(sources, recent, draining=lambda: answers.draining)
         self._live = LiveFeed(picture.draw, picture.begin)
         self._own_ports = own_ports
+        self._token = settings.token
         self.reconfigure(settings)
 
     def reconfigure(self, settings: AdminSettings) -> None:
         """Take over another token and other patterns; host and port are the caller's matter."""
         self._guard = Guard(settings)
+        if settings.token != self._token:
+            # Who watches has shown a token that counts no more.
+            self._live.cut()
+            self._token = settings.token
         urls = UrlRule(settings.allowed_urls, self._own_ports)
         self._operations = Operations(self._sources.fleet, self._sources.ledger, urls)
 

@@ -55,7 +55,7 @@ class LiveFeed:
         self._ticker: asyncio.Task[None] | None = None
         self._frame = b""
         self._drawn = asyncio.Event()
-        self._closed = False
+        self._cuts = 0
         self.viewers = 0
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
@@ -74,10 +74,14 @@ class LiveFeed:
             self._leave()
         return response
 
-    async def close(self) -> None:
-        """End all answers: the router stops."""
-        self._closed = True
+    def cut(self) -> None:
+        """End all present answers: whoever may go on looking asks again."""
+        self._cuts += 1
         self._drawn.set()
+
+    async def close(self) -> None:
+        """End everything: the router stops."""
+        self.cut()
         await self._tasks.close()
 
     def _enter(self) -> None:
@@ -100,8 +104,8 @@ class LiveFeed:
 
     async def _show(self, request: web.Request, response: web.StreamResponse) -> None:
         """Send each document as it is drawn, the present one at once."""
-        shown = b""
-        while not self._closed:
+        shown, cuts = b"", self._cuts
+        while self._cuts == cuts:
             drawn, frame = self._drawn, self._frame
             if frame is not shown and frame:
                 shown = frame

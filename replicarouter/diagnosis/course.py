@@ -1,7 +1,6 @@
 """How one number went over a window."""
 
 from collections.abc import Sequence
-from statistics import median
 
 OUTLIERS = 0.2
 """Share of the looks that may disagree with what is called lasting: a moment between two batches of work
@@ -11,12 +10,13 @@ is no proof that nothing was amiss."""
 class Course:
     """The values of one number, at least one, in the order of time."""
 
-    __slots__ = ("values",)
+    __slots__ = ("_ordered", "values")
 
     def __init__(self, values: Sequence[float]) -> None:
         if not values:
             raise ValueError("a course has at least one value")
         self.values = tuple(values)
+        self._ordered = sorted(values)
 
     def __repr__(self) -> str:
         return f"Course({', '.join(f'{value:g}' for value in self.values)})"
@@ -29,22 +29,23 @@ class Course:
     @property
     def median(self) -> float:
         """The value in the middle."""
-        return median(self.values)
+        ordered, half = self._ordered, len(self._ordered) // 2
+        return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
     @property
     def most(self) -> float:
         """The largest value."""
-        return max(self.values)
+        return self._ordered[-1]
 
     @property
     def floor(self) -> float:
         """What it never fell below, but for the share `OUTLIERS` of the looks."""
-        return sorted(self.values)[self._outliers]
+        return self._ordered[self._outliers]
 
     @property
     def ceiling(self) -> float:
         """What it never rose above, but for the share `OUTLIERS` of the looks."""
-        return sorted(self.values)[-1 - self._outliers]
+        return self._ordered[-1 - self._outliers]
 
     @property
     def _outliers(self) -> int:

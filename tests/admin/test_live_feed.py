@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from pydantic import SecretStr
 
 from replicarouter.admin.live_feed import MOST_VIEWERS, LiveFeed
 from replicarouter.errors import Overloaded
+from replicarouter.settings import AdminSettings
 from tests.admin.conftest import Open
 from tests.fakes.client import HOST, Client, request
 from tests.fakes.wire import eventually
@@ -182,9 +184,14 @@ async def test_a_document_that_fails_is_logged_and_the_next_is_sent(
     await client.closed()
 
 
-async def test_the_admin_port_has_the_feed_and_ends_it(open_door: Open) -> None:
-    door = await open_door()
+async def test_another_token_ends_the_feeds_that_the_old_one_opened(open_door: Open) -> None:
+    door = await open_door(token="old", port=1)
     client = await Client.connect(door.port)
-    await client.send(request("GET", "/admin/live"))
+    await client.send(request("GET", "/admin/live", headers={"Authorization": "Bearer old"}))
     await eventually(lambda: b'"replicas":' in client.wire.unread, "a document comes")
+    door.api.reconfigure(AdminSettings(token=SecretStr("old"), port=2))
+    before = seen(client)
+    await has_seen(client, before + 1)
+    door.api.reconfigure(AdminSettings(token=SecretStr("new"), port=2))
+    await eventually(lambda: bytes(client.wire.unread).endswith(b"0\r\n\r\n"), "the answer ends")
     await client.closed()

@@ -21,6 +21,10 @@ def test_of_many_looks_one_in_five_may_differ() -> None:
     assert Course([0, 0, 0, *[5] * 8]).floor == 0
 
 
+def test_the_middle_of_an_even_number_is_between_two() -> None:
+    assert Course([4, 1, 9, 2]).median == 3
+
+
 def test_nothing_has_no_course() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Course([])

@@ -86,14 +86,14 @@ async def scrapers(served: Served, count: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def starved(served: Served) -> AsyncIterator[None]:
-    """The router gets a tenth of the time, as beside a greedy neighbour."""
+    """The router gets a third of the time at most, in turns, as beside greedy neighbours."""
 
     async def starve() -> None:
         while True:
             os.kill(served.process.pid, signal.SIGSTOP)
-            await asyncio.sleep(0.45)
+            await asyncio.sleep(0.4)
             os.kill(served.process.pid, signal.SIGCONT)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
     task = asyncio.ensure_future(starve())
     try:

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from replicarouter.simulator import EngineOptions, start_engines
 from tests.fakes.browser import Chromium, Tab
-from tests.fakes.client import HOST, chat, request
+from tests.fakes.client import HOST, Client, chat, request
 from tests.fakes.message import LAST_CHUNK
 from tests.fakes.programs import program
 from tests.fakes.replica import OK, SSE_HEAD, FakeReplica, event, held, reply
@@ -361,3 +361,14 @@ async def test_a_router_that_drains_says_so(start_router: StartRouter, page: Pag
     await page.until_text("#state", "draining")
     gate.set()
     assert await drained
+
+
+async def test_a_router_that_stops_ends_its_feed(start_router: StartRouter) -> None:
+    router = await start_router(FakeReplica())
+    viewer = await Client.connect(router.admin_port)
+    await viewer.send(request("GET", "/admin/live"))
+    await eventually(lambda: b"data: " in viewer.wire.unread, "a document comes")
+    await router.stop()
+    await eventually(lambda: viewer.wire.ending, "the router closes the connection")
+    assert bytes(viewer.wire.unread).endswith(LAST_CHUNK), "it was ended, not cut"
+    await viewer.closed()

@@ -58,7 +58,7 @@ class Lane {
     this.kv = new Bar(["used"]);
     this.kvText = el("b");
     this.kvNode = el("div", { class: "kv", role: "img" }, el("span", { class: "cap" }, "KV"), this.kv.node, this.kvText);
-    this.ttft = new Trend("TTFT", "Mean time to first token");
+    this.ttft = new Trend("TTFT", "Mean time from the choice of this replica to its first token");
     this.itl = new Trend("ITL", "Mean time between tokens");
     this.age = el("span", { class: "age" });
     this.button = el("button", { type: "button" });
@@ -184,10 +184,10 @@ export class Fleet {
   }
 }
 
-/** What fills the height of the sparklines: one odd second must not flatten all the others. */
+/** What fills the height of the sparklines: a few odd seconds must not flatten all the others. */
 function crest(values) {
   values.sort((a, b) => a - b);
-  return 1.3 * (values[Math.floor(0.98 * (values.length - 1))] ?? 0);
+  return 1.3 * (values[Math.floor(0.9 * (values.length - 1))] ?? 0);
 }
 
 function summary(rows) {

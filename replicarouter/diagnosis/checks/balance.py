@@ -108,14 +108,15 @@ def _starving(members: Sequence[Member]) -> _Split | None:
 
 def _crowded(members: Sequence[Member]) -> _Split | None:
     """Each against the others, by its weight: where weights differ, so shall the loads."""
+    total = sum(map(_by_weight, members))
     for member in sorted(members, key=_by_weight, reverse=True):
-        others = [other for other in members if other is not member]
-        even = member.weight * _mean_by_weight(members)
-        theirs = member.weight * _mean_by_weight(others)
+        even = member.weight * total / len(members)
+        theirs = member.weight * (total - _by_weight(member)) / (len(members) - 1)
         # Of requests that are thrown anywhere, a binomial count comes here.
         deviation = sqrt(max(0.0, even * (1 - 1 / len(members))))
         far = member.typical - even >= max(EXCESS, DEVIATIONS * deviation)
         if far and member.typical >= CROWDED * theirs and member.outstanding.floor > even:
+            others = [other for other in members if other is not member]
             return _Split([member], others, queueing=False)
     return None
 

@@ -1,7 +1,7 @@
 """A replica that is slower than its peers at the same work."""
 
-from collections.abc import Iterator
-from statistics import median
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.verdict import Side, Verdict
@@ -31,15 +31,23 @@ def slow_replica(case: Case) -> Iterator[Verdict]:
     told: set[str] = set()
     for pool in case.pools:
         measured = [member for member in pool.takers if member.name in means]
+        gaps = sorted(means[member.name].seconds for member in measured)
+        batches = sorted(map(_batch, measured))
         for member in measured:
-            peers = [peer for peer in measured if peer is not member]
-            if not peers or member.name in told:
+            if len(measured) < 2 or member.name in told:
                 continue
-            typical = median(means[peer.name].seconds for peer in peers)
-            batch = median(_batch(peer) for peer in peers)
+            typical = _median_of_others(gaps, means[member.name].seconds)
+            batch = _median_of_others(batches, _batch(member))
             if _slow(means[member.name].seconds, typical, _batch(member), batch):
                 told.add(member.name)
                 yield _verdict(member, means[member.name], typical, batch)
+
+
+def _median_of_others(ordered: Sequence[float], own: float) -> float:
+    """The median of two or more values in order without `own`, which is one of them."""
+    place, left = bisect_left(ordered, own), len(ordered) - 1
+    low, high = ((left - 1) // 2, left // 2)
+    return (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2
 
 
 def _batch(member: Member) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from replicarouter.diagnosis.case import Case, Member
+from replicarouter.diagnosis.course import Course
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import number, seconds
 
@@ -28,9 +29,10 @@ def stalled_replica(case: Case) -> Iterator[Verdict]:
     """The router has found it so, or its step counter stands still while no byte comes."""
     found = stalled_now(case)
     silences = case.window.courses("replica", "replica_silence_seconds")
+    steps = case.window.courses("replica", "engine_steps_total")
     for member in case.members:
         silence = silences[member.name].last if member.name in silences else 0.0
-        frozen = _frozen(case, member)
+        frozen = _frozen(case, member, steps.get(member.name))
         judged = member.name in found
         limit = SILENT_UNSEEN if frozen is None else SILENT
         if not judged and (frozen is False or silence < limit or member.with_engine.floor < 1):
@@ -52,12 +54,11 @@ def stalled_replica(case: Case) -> Iterator[Verdict]:
         )
 
 
-def _frozen(case: Case, member: Member) -> bool | None:
+def _frozen(case: Case, member: Member, steps: Course | None) -> bool | None:
     """Whether its steps stood still over the window; None where nobody knows."""
     window = case.window
     if window.seconds < SHORTEST or member.running is None:
         return None
-    steps = window.courses("replica", "engine_steps_total", replica=member.name).get(member.name)
     if steps is None or len(steps.values) < len(window.snapshots):
         return None
     return len(set(steps.values)) == 1

@@ -24,6 +24,15 @@ def test_replicas_at_their_limit_with_idle_engines_are_the_routers_limit(looks: 
     )
 
 
+def test_half_of_the_replicas_at_their_limit_do_not_explain_a_queue() -> None:
+    def half(router: Router, seconds: float) -> None:
+        limited(router, seconds)
+        for one in router.replicas[:4]:
+            one.limit = 64
+
+    assert codes(window(half)) == ["queue_held"]
+
+
 def test_limits_of_replicas_of_their_own_are_named_as_such() -> None:
     def own(router: Router, seconds: float) -> None:
         limited(router, seconds)

@@ -38,7 +38,7 @@ def test_keys_that_load_sends_elsewhere_are_told_with_the_setting(policy: str) -
         served("session", hit=19, rehash=1),
         served("session", new=40),
         served("session", none=40),
-        served("session", hit=1, spill=1, rehash=1),
+        served("session", hit=1, spill=1, rehash=1.8),
         served("prefix-cache", hit=10, spill=30),
         served("least-outstanding", none=40),
     ],

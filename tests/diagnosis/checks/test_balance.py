@@ -142,6 +142,37 @@ def one_that_waits_for_a_step(router: Router, _: float) -> None:
     router[1].waiting = 1
 
 
+def one_of_few_waits_for_a_step(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.streaming = 4
+    router[1].waiting = 1
+
+
+def a_few_of_many_wait(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.streaming = 200
+    router[1].waiting = 12
+
+
+def a_third_more_of_many(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.streaming = 200
+    router[1].streaming = 300
+
+
+def twice_of_few(router: Router, _: float) -> None:
+    router.policy = "round-robin"
+    for one in router.replicas:
+        one.streaming = 0.5
+    router[1].streaming = 7
+
+
+def one_has_a_little_less(router: Router, _: float) -> None:
+    for one in router.replicas:
+        one.waiting = 4
+    router[7].waiting, router[7].streaming = 0, 11
+
+
 def weighted_as_meant(router: Router, _: float) -> None:
     router[0].weight, router[0].streaming = 4, 64
 
@@ -158,6 +189,12 @@ def spills_without_a_bound(router: Router, seconds: float) -> None:
     router[1].streaming = 16
 
 
+def few_keys(router: Router, seconds: float) -> None:
+    hot(router, seconds)
+    for result in ("hit", "spill"):
+        router.more[f'affinity_total{{policy="session",result="{result}"}}'] = 1.4 * seconds
+
+
 def bound_without_spills(router: Router, seconds: float) -> None:
     hot(router, seconds)
     router.more['affinity_total{policy="session",result="spill"}'] = 2 * seconds
@@ -170,10 +207,16 @@ def bound_without_spills(router: Router, seconds: float) -> None:
         (all_queue, ["engine_queueing"]),
         (a_queue_at_times, []),
         (one_that_waits_for_a_step, []),
+        (one_of_few_waits_for_a_step, []),
+        (a_few_of_many_wait, []),
+        (a_third_more_of_many, []),
+        (twice_of_few, []),
+        (one_has_a_little_less, ["engine_queueing"]),
         (weighted_as_meant, []),
         (few_sessions, []),
         (spills_without_a_bound, ["affinity_lost"]),
         (bound_without_spills, []),
+        (few_keys, []),
     ],
 )
 def test_what_looks_like_it_is_told_from_it(change: Change, found: list[str]) -> None:

@@ -58,9 +58,26 @@ def uploads_at_times(router: Router, seconds: float) -> None:
     router.receiving = 90 if seconds in {1, 4} else 0
 
 
-@pytest.mark.parametrize("change", [some_uploads, uploads_at_times])
+def three_uploads(router: Router, _: float) -> None:
+    router.receiving = 3
+    for one in router.replicas:
+        one.streaming = 0.5
+
+
+@pytest.mark.parametrize("change", [some_uploads, uploads_at_times, three_uploads])
 def test_some_uploads_are_no_finding(change: Change) -> None:
     assert codes(window(change)) == []
+
+
+@pytest.mark.parametrize(("gone", "ended"), [(4, 40), (0.6, 0)])
+def test_some_clients_that_leave_are_no_finding(gone: float, ended: float) -> None:
+    def leave(router: Router, seconds: float) -> None:
+        router.received = 500 + ended * seconds
+        router.more['requests_total{endpoint="e",model="m",replica="r0",outcome="client_gone"}'] = (
+            gone * seconds
+        )
+
+    assert codes(window(leave)) == []
 
 
 def test_clients_that_leave_are_noted() -> None:

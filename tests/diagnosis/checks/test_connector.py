@@ -91,6 +91,16 @@ def test_what_looks_like_it_is_told_from_it(change: Change, found: list[str]) ->
     assert codes(window(change)) == found
 
 
+@pytest.mark.parametrize(("opening", "others"), [(10, 16), (2, 0.5)])
+def test_some_that_connect_are_no_finding(opening: float, others: float) -> None:
+    def some(router: Router, _: float) -> None:
+        for one in router.replicas:
+            one.streaming = others
+        router[2].connecting = opening
+
+    assert codes(window(some)) == []
+
+
 def test_connections_that_open_slowly_are_told_from_a_limit() -> None:
     def slow(router: Router, seconds: float) -> None:
         router[2].connecting = 20

@@ -47,6 +47,6 @@ def test_reasoning_before_the_answer_is_noted_with_both_times() -> None:
     )
 
 
-@pytest.mark.parametrize("change", [answers(0.25), answers(2.5, 0.2), answers(2.5, 0)])
+@pytest.mark.parametrize("change", [answers(0.25), answers(2.5, 0.6), answers(2.5, 0)])
 def test_answers_that_begin_at_once_or_are_few_are_no_finding(change: Change) -> None:
     assert codes(window(change)) == []
