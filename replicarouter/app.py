@@ -145,7 +145,7 @@ class Router:
             clock=clock,
             lag=lambda: self._lag.seconds,
             version=__version__,
-            connector_limit=self.settings.connector.limit,
+            connector=self.settings.connector,
             scrape_interval=self.settings.scrape.interval,
             admission=lambda: self.settings.admission,
             policy_of=self._desks.policy_of,

@@ -27,6 +27,8 @@ class FactsRecord(logging.LogRecord):
         now = time.time()
         fields = self.__dict__
         fields.update(_BLANK)
+        # Where `extra` puts them, for handlers that are not ours.
+        fields.update(facts)
         fields["name"] = logger
         fields["msg"] = event
         fields["created"] = now

@@ -25,7 +25,7 @@ def ledger_report(sources: Sources) -> dict[str, Any]:
         **stages,
         "accepted": sum(stages.values()),
         "connector": {
-            "limit": sources.connector_limit,
+            "limit": sources.connector.limit,
             "waiting": ledger.waiting_for_slot,
             "busy": busy,
             "idle": sum(count.open for count in counts) - busy,

@@ -10,7 +10,7 @@ from replicarouter.clock import Clock
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import STALE_AFTER_INTERVALS
-from replicarouter.settings import AdmissionSettings
+from replicarouter.settings import AdmissionSettings, ConnectorSettings
 from replicarouter.telemetry.metrics import Metrics
 
 
@@ -40,7 +40,7 @@ class Sources:
     clock: Clock
     lag: Callable[[], float]
     version: str
-    connector_limit: int
+    connector: ConnectorSettings
     scrape_interval: float
     admission: Callable[[], AdmissionSettings]
     policy_of: Callable[[str], str]

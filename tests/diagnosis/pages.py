@@ -104,6 +104,7 @@ class Router:
     receiving: float = 0
     queued: float = 0
     connector_limit: float = 0
+    connector_limit_per_replica: float = 0
     connector_waiting: float = 0
     busy: float | None = None
     held: float | None = 0
@@ -142,6 +143,7 @@ class Router:
             yield f'connector_connections{{{at},state="idle"}}', 0
         yield from (
             ("connector_limit", self.connector_limit),
+            ("connector_limit_per_replica", self.connector_limit_per_replica),
             ("connector_waiting", self.connector_waiting),
             ("held_seconds", self.held),
             ("queue_limit", 10000),

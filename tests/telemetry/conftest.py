@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from replicarouter.engines.base import EngineReading
 from replicarouter.fleet.registry import Fleet
 from replicarouter.policies.base import Remembered
-from replicarouter.settings import AdmissionSettings
+from replicarouter.settings import AdmissionSettings, ConnectorSettings
 from replicarouter.telemetry.collector import RouterCollector, Sources
 from replicarouter.telemetry.metrics import Metrics
 from tests.scene import HandClock, a_fleet, an_exchange, replica_settings
@@ -38,7 +38,7 @@ class Watched:
             clock=self.clock,
             lag=lambda: 0.25,
             version="9.9",
-            connector_limit=2048,
+            connector=ConnectorSettings(limit=2048, limit_per_replica=300),
             scrape_interval=INTERVAL,
             admission=lambda: self.admission,
             policy_of=lambda model: f"policy of {model}",

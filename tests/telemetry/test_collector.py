@@ -38,6 +38,7 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "queue_timeout_seconds": (G, set()),
     "held_seconds": (G, set()),
     "connector_limit": (G, set()),
+    "connector_limit_per_replica": (G, set()),
     "connector_connections": (G, {"replica", "state"}),
     "connector_waiting": (G, set()),
     "queue_seconds": (H, {"model"}),

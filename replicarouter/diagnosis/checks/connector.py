@@ -47,13 +47,14 @@ def connector_limit(case: Case) -> Iterator[Verdict]:
             setting="connector.limit",
         )
         return
+    each = last.total("connector_limit_per_replica")
     most = max(last.by("replica", "connector_connections", state="busy").values(), default=0.0)
     yield Verdict(
         "connector_limit",
         Side.ROUTER,
         "The router's connector limit for each replica holds requests back",
         (*evidence, f"{number(most)} connections are busy at most at one replica, {number(busy)} in all"),
-        f"connector.limit_per_replica: now {number(most)}, as it seems; set it to 0 for no limit",
+        f"connector.limit_per_replica: now {number(each)}; set it to 0 for no limit",
         setting="connector.limit_per_replica",
     )
 

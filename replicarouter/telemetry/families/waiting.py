@@ -11,8 +11,13 @@ def read(sources: Sources) -> Iterator[Family]:
     """Read the connections, the limits and the longest wait."""
     ledger, now = sources.ledger, sources.clock()
     yield number("client_connections", "Open connections of clients.", sources.clients())
-    limit = sources.connector_limit
-    yield number("connector_limit", "Most connections to replicas, 0 for no limit.", limit)
+    limits = sources.connector
+    yield number("connector_limit", "Most connections to replicas, 0 for no limit.", limits.limit)
+    yield number(
+        "connector_limit_per_replica",
+        "Most connections to one replica, 0 for no limit.",
+        limits.limit_per_replica,
+    )
     connections: list[tuple[Labels, float]] = []
     for replica in sources.fleet:
         counts = ledger.connections_of(replica.row)

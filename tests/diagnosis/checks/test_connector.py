@@ -48,10 +48,11 @@ def test_without_readings_the_limit_is_still_named() -> None:
 def test_below_the_limit_of_all_it_is_the_limit_of_each() -> None:
     def each(router: Router, seconds: float) -> None:
         published(router, seconds)
-        router.connector_limit, router.busy = 0, 100
+        router.connector_limit, router.connector_limit_per_replica, router.busy = 0, 13, 100
 
     verdict = only(window(each))
     assert (verdict.code, verdict.setting) == ("connector_limit", "connector.limit_per_replica")
+    assert verdict.cure.startswith("connector.limit_per_replica: now 13;")
 
 
 def engines_queue_too(router: Router, seconds: float) -> None:

@@ -22,6 +22,7 @@ def test_connections_are_busy_or_idle(watched: Watched) -> None:
     ledger.connections_of(second.row).busy = 7
 
     assert watched.samples("connector_limit") == {(): 2048}
+    assert watched.samples("connector_limit_per_replica") == {(): 300}
     assert watched.samples("connector_waiting") == {(): 5}
     assert watched.samples("connector_connections") == {
         ("a", "busy"): 0,
