@@ -84,8 +84,9 @@ async def _serve(order: _Order, descriptors: int) -> int:
     assert this is not None
     for number in STOPPING:
         loop.add_signal_handler(number, this.cancel)
-    # What SIGHUP asks for has just been done.
-    loop.add_signal_handler(signal.SIGHUP, log.debug, "settings are being read")
+    # Settings and certificates have been read; what changes until all is open is read again afterwards.
+    asked = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, asked.set)
     try:
         await router.start()
     except asyncio.CancelledError:
@@ -97,9 +98,13 @@ async def _serve(order: _Order, descriptors: int) -> int:
         loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     reloads = TaskSet()
     reloader = Reloader(router, order.load, order.config)
-    loop.add_signal_handler(
-        signal.SIGHUP, lambda: reloads.start(_reload(router, reloader, manager), "reload")
-    )
+
+    def reload() -> None:
+        reloads.start(_reload(router, reloader, manager), "reload")
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    if asked.is_set():
+        reload()
     if order.watch:
         reloads.start(reloader.watch(), "watch settings")
     block = start_up_block(
