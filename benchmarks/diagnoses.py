@@ -1,4 +1,4 @@
-"""The worked diagnoses of deploy/diagnoses: what makes each benchmark slow, and what `diagnose` finds first."""
+"""The worked diagnoses of deploy/diagnoses: what makes each benchmark slow, and what comes first in it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

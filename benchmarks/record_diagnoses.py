@@ -1,8 +1,8 @@
-"""The worked diagnoses of deploy/diagnoses, again: their pages of metrics, and what `diagnose` says of them.
+"""The worked diagnoses of deploy/diagnoses again: pages of metrics, and what `diagnose` says of them.
 
-    python -m benchmarks.record_diagnoses                    # record every case anew (five minutes), then the page
+    python -m benchmarks.record_diagnoses                    # record every case (five minutes)
     python -m benchmarks.record_diagnoses kv-pressure        # record this one
-    python -m benchmarks.record_diagnoses --outputs-only     # only what `diagnose` now says of the recorded pages
+    python -m benchmarks.record_diagnoses --outputs-only     # only write anew what `diagnose` says of them
 
 Simulated engines and the router are processes of their own; the users are in this one, over real sockets. A
 recording counts when `diagnose` finds in it what the case is about, else it is made again, `TRIES` times in
@@ -28,26 +28,29 @@ from replicarouter.demo.children import Child
 from replicarouter.loadgen.users import Users
 
 HOST = "127.0.0.1"
+READY = re.compile(r'^replicarouter_replica_state\{.*state="ready".*\} 1', re.MULTILINE)
+
 SPEED = 0.5
-"""Of the engines, in relation to the GPU they imitate: so that hundreds of streams leave the router a core."""
+"""Of the engines, in relation to the GPU they imitate: hundreds of streams shall leave the router a core."""
 
 SETTLED = 12.0
 """Seconds of load before the first page: answers have ended, shares of newcomers have grown."""
 
 TRIES = 3
-QUIET_END = 5.0
-"""Seconds for a request of this script itself."""
+ANSWERS = 5.0
+"""Seconds for the answer to a request of this script itself."""
+
+FAILED = 1
+"""The exit status of `diagnose` where pages are missing."""
 
 
 def main() -> int:
     """Record what is asked for, rewrite the page; 1 if a case does not show what it is about."""
     arguments = parse()
-    wrong = []
     for case in [] if arguments.outputs_only else chosen(arguments.cases):
-        if not asyncio.run(recorded(case)):
-            wrong.append(case.name)
+        asyncio.run(recorded(case))
     PAGE.write_text(with_outputs(PAGE.read_text()))
-    wrong += [case.name for case in CASES if not found(case) and case.name not in wrong]
+    wrong = [case.name for case in CASES if not found(case)]
     if wrong:
         print("not what the case is about:", ", ".join(wrong), file=sys.stderr)
     return 1 if wrong else 0
@@ -84,6 +87,8 @@ def said(words: Sequence[str]) -> tuple[str, int]:
 def found(case: Case) -> bool:
     """Whether the recorded pages show what the case is about."""
     output, status = said((*case.command, "--json"))
+    if status == FAILED:
+        return False
     codes = [verdict["code"] for verdict in json.loads(output)["verdicts"]]
     return (codes[:1], status) == ([case.code] if case.code else [], case.status)
 
@@ -103,26 +108,23 @@ def block(case: Case) -> re.Pattern[str]:
 def with_outputs(text: str) -> str:
     """The page with what the program says now; a case without a block is passed over."""
     for case in CASES:
-        now = session(case)
-        text = block(case).sub(lambda _, now=now: now, text)  # type: ignore[misc]
+        if found_at := block(case).search(text):
+            text = text[: found_at.start()] + session(case) + text[found_at.end() :]
     return text
 
 
 # Recording
 
 
-async def recorded(case: Case) -> bool:
-    """Record until the pages show what the case is about; whether they do."""
+async def recorded(case: Case) -> None:
+    """Record until the pages show what the case is about."""
     for number in range(1, TRIES + 1):
-        pages = await record(case)
-        for file, page in zip(case.pages, pages, strict=True):
-            file.write_text(page)
-        right = found(case)
-        print(f"{case.name}: {'recorded' if right else f'try {number} shows something else'}", flush=True)
-        if right:
-            return True
-        print(said(case.command)[0], flush=True)
-    return False
+        for file, text in zip(case.pages, await record(case), strict=True):
+            file.write_text(text)
+        if found(case):
+            print(f"{case.name}: recorded", flush=True)
+            return
+        print(f"{case.name}: try {number} shows something else\n{said(case.command)[0]}", flush=True)
 
 
 async def record(case: Case) -> tuple[str, str]:
@@ -173,10 +175,7 @@ async def router(case: Case, urls: Sequence[str]) -> AsyncIterator[int]:
                     text = await page(port)
                 except OSError:
                     return None
-                states = re.findall(
-                    r'^replicarouter_replica_state\{.*state="ready".*\} 1', text, re.MULTILINE
-                )
-                return True if len(states) == case.replicas else None
+                return True if len(READY.findall(text)) == case.replicas else None
 
             await serving.until(ready)
             yield port
@@ -210,7 +209,7 @@ def crowd_of(crowd: Crowd, urls: Sequence[str], port: int) -> Users:
 
 
 async def page(port: int) -> str:
-    """The router's page of metrics without what `diagnose` does not read: comments, and buckets of histograms."""
+    """The router's page of metrics without what `diagnose` does not read: comments, buckets of histograms."""
     text = await ask(f"http://{HOST}:{port}/metrics")
     return "".join(line for line in text.splitlines(True) if line[0] != "#" and "_bucket{" not in line)
 
@@ -225,7 +224,7 @@ async def ask(url: str, body: bytes | None = None) -> str:
 
     def now() -> str:
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=QUIET_END) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWERS) as answer:
             return str(answer.read().decode())
 
     return await asyncio.to_thread(now)

@@ -24,6 +24,10 @@ CERTAIN = 2
 LIMIT_REACHED = 0.9
 """Share of a limit from which on it counts as reached: a place that gets free is taken a moment later."""
 
+STEPS = 2
+"""Steps of an engine that a request may wait for without there being a queue: one that comes during a step
+waits for the next, and if answers are a few tokens long, so do many at any time."""
+
 MOST_BUSY = 0.5
 """Share of the ready replicas with waiting requests above which the engines are what requests wait for: up to
 it, the others would take more at once."""
@@ -34,7 +38,8 @@ class Member:
     """One replica over the window. None: nobody has told, or not lately.
 
     `ready` is the share of the looks at which it was. Of the counts, `outstanding` and `with_engine` (sent
-    and streaming) are the router's own; `running`, `waiting` and `kv` come from its engine.
+    and streaming) are the router's own; `running`, `waiting` and `kv` come from its engine. So many as
+    `stepping` wait at any time for no more than the next `STEPS` steps.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Member:
     waiting: Course | None
     kv: Course | None
     unexplained: Course | None
+    stepping: float = 0.0
 
     @property
     def takes(self) -> bool:
@@ -62,8 +68,8 @@ class Member:
 
     @property
     def queues(self) -> bool:
-        """Whether requests wait in its engine most of the time."""
-        return self.waiting is not None and self.waiting.median > 0
+        """Whether requests wait in its engine most of the time, and for room rather than for a step."""
+        return self.waiting is not None and self.waiting.median > self.stepping
 
     @property
     def full(self) -> bool:
@@ -190,6 +196,7 @@ def _members(window: Window) -> Iterable[Member]:
         )
     )
     nothing = Course([0.0])
+    stepping = _stepping(window)
     for name in sorted(states[-1]):
         seen = [found[name] for found in states if name in found]
         ours, opening = outstanding.get(name, nothing), connecting.get(name, nothing)
@@ -206,7 +213,19 @@ def _members(window: Window) -> Iterable[Member]:
             waiting=waiting.get(name),
             kv=kv.get(name),
             unexplained=unexplained.get(name),
+            stepping=stepping.get(name, 0.0),
         )
+
+
+def _stepping(window: Window) -> dict[str, float]:
+    """By Little's law: the rate at which requests end, times how long some steps take."""
+    if not window.seconds:
+        return {}
+    ended = window.growths("replica", "requests_total")
+    gaps = window.means("replica", "itl_seconds")
+    return {
+        name: ended.get(name, 0.0) / window.seconds * STEPS * gap.seconds for name, gap in gaps.items()
+    }
 
 
 def _states(snapshot: Snapshot) -> dict[str, str]:

@@ -82,7 +82,8 @@ def _queueing(members: Sequence[Member]) -> _Split | None:
     queues = [
         member
         for member in members
-        if member.waiting is not None
+        if member.queues
+        and member.waiting is not None
         and member.waiting.floor >= 1
         and member.waiting.median >= max(LEAST_QUEUE, QUEUE_SHARE * _running(member))
     ]
@@ -96,7 +97,10 @@ def _starving(members: Sequence[Member]) -> _Split | None:
     queues = [
         member
         for member in members
-        if member.waiting is not None and member.waiting.floor >= 1 and member.waiting.median >= LEAST_QUEUE
+        if member.queues
+        and member.waiting is not None
+        and member.waiting.floor >= 1
+        and member.waiting.median >= LEAST_QUEUE
     ]
     starved = [member for member in members if member.waiting is not None and not member.queues]
     if not queues or not starved:

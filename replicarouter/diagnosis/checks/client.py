@@ -8,7 +8,7 @@ from replicarouter.diagnosis.words import number, percent
 
 ENOUGH = 0.9
 """Share of the expected requests in flight that is as good as all: between an answer and its next request a
-user is nowhere."""
+user is nowhere, be it one user of a few."""
 
 UPLOADING = 0.25
 """Share of the requests in flight whose bodies still arrive from which on uploads take a good part of the
@@ -25,7 +25,7 @@ def client_limited(case: Case) -> Iterator[Verdict]:
     """Fewer requests are in flight than the client means to have, and the router holds none back."""
     expected = case.expected.concurrency
     seen = case.accepted.median
-    if not expected or seen >= ENOUGH * expected:
+    if not expected or seen >= min(ENOUGH * expected, expected - 1):
         return
     if case.held(case.queued) or case.held(case.waiting_for_slot):
         return

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from replicarouter.diagnosis.case import Case
+from replicarouter.diagnosis.checks.router_process import router_cpu
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import names, number, seconds
 
@@ -16,7 +17,8 @@ def readings_missing(case: Case) -> Iterator[Verdict]:
     generic = {row.get("replica", "") for row, _ in last.rows("engine_info", engine=SILENT_ENGINE)}
     ages = last.by("replica", "engine_scrape_age_seconds")
     silent = [member.name for member in case.takers if member.running is None and member.name not in generic]
-    if not silent:
+    # A router that is late with everything is late with its readings too.
+    if not silent or any(router_cpu(case)):
         return
     lost = [name for name in silent if name in ages]
     evidence = [f"no fresh reading of {names(silent)}"]

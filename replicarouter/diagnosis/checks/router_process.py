@@ -23,6 +23,10 @@ LAG, LAG_LASTING = 0.1, 0.05
 """Seconds that due work is late in the middle of the window, and at least all the time: each token is late by
 as much. One late turn is no limit, and happens on any machine."""
 
+LAG_WINDOW = 4.0
+"""Seconds of a window from which on it tells lateness: the page gives the worst of the last two seconds, so
+that in a shorter one a single late turn is seen all the time."""
+
 LAG_OF_OTHERS = 0.25
 """The same all the time for a router that has not used its core: a crowded machine makes everybody late, and
 only where it is late by a quarter of a second is it the router that people wait for."""
@@ -82,7 +86,8 @@ def router_cpu(case: Case) -> Iterator[Verdict]:
     share = core_share(case)
     full = share is not None and share >= CORE_FULL
     lasting = LAG_OF_OTHERS if share is not None and share < CORE_IDLE else LAG_LASTING
-    late = lag.median >= LAG and lag.floor >= lasting
+    long_enough = not case.window.rates or case.window.seconds >= LAG_WINDOW
+    late = long_enough and lag.median >= LAG and lag.floor >= lasting
     if not full and not late:
         return
     used = [] if share is None else [f"it used {percent(share)} of a core"]

@@ -88,3 +88,12 @@ def test_clients_that_leave_are_noted() -> None:
     verdict = only(window(leave))
     assert (verdict.code, verdict.side) == ("clients_leave", Side.NOTE)
     assert verdict.evidence == ("100 of 300 requests that ended (33%)",)
+
+
+def test_one_of_a_few_users_may_be_between_two_requests() -> None:
+    def few(router: Router, _: float) -> None:
+        for number, one in enumerate(router.replicas):
+            one.streaming = float(number > 0)
+
+    assert codes(window(few), concurrency=8) == []
+    assert codes(window(few), concurrency=9) == ["client_limited"]

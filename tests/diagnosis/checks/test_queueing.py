@@ -74,3 +74,30 @@ def hardly_any(router: Router, _: float) -> None:
 @pytest.mark.parametrize("change", [arrivals_wait_for_a_step, a_wave, hardly_any])
 def test_moments_are_no_queue(change: Change) -> None:
     assert codes(window(change)) == []
+
+
+def short_answers(router: Router, seconds: float) -> None:
+    """Each engine answers 300 requests a second: at any time some wait for its next step."""
+    for one in router.replicas:
+        one.waiting = 4
+        router.more[f'requests_total{{endpoint="e",model="m",replica="{one.name}",outcome="ok"}}'] = (
+            300 * seconds
+        )
+
+
+def test_requests_that_wait_for_a_step_are_no_queue_however_many_they_are() -> None:
+    assert codes(window(short_answers)) == []
+
+    def slower(router: Router, seconds: float) -> None:
+        short_answers(router, seconds / 10)
+
+    assert codes(window(slower)) == ["engine_queueing"]
+
+
+def test_one_engine_whose_requests_wait_for_a_step_has_no_more_than_its_share() -> None:
+    def one_of_them(router: Router, seconds: float) -> None:
+        short_answers(router, seconds)
+        for one in router.replicas[1:]:
+            one.waiting = 0
+
+    assert codes(window(one_of_them)) == []

@@ -114,3 +114,15 @@ def test_settings_that_could_not_be_loaded_are_noted() -> None:
         router.reloaded = 0
 
     assert codes(window(broken)) == ["reload_failed"]
+
+
+def test_lateness_is_not_told_by_a_window_as_short_as_its_memory() -> None:
+    assert codes(window(late, seconds=3)) == []
+
+
+def test_readings_that_are_late_with_everything_else_are_no_finding_of_their_own() -> None:
+    def late_readings(router: Router, seconds: float) -> None:
+        late(router, seconds)
+        router[0].fresh = False
+
+    assert codes(window(late_readings)) == ["router_cpu"]
