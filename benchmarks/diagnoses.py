@@ -47,7 +47,7 @@ class Case:
     """A slow benchmark. `code` is the verdict that comes first, empty for none, `status` the exit status.
 
     `faults` are there from the start, `late` ones once the load has settled, `pause` seconds before the
-    first page. With `rehearsed` the same requests were sent before, as often as time allowed.
+    first page. With `rehearsed` the same requests have been sent once before.
     """
 
     name: str
@@ -137,8 +137,8 @@ CASES = (
         name="hot-session",
         code="load_imbalance",
         status=4,
-        crowds=(Crowd(12), Crowd(20, Chats(key="everybody"))),
-        engine=("--max-num-seqs", "8"),
+        crowds=(Crowd(12), Crowd(24, Chats(key="everybody"))),
+        engine=("--max-num-seqs", "12"),
         settings={"policy": "session"},
     ),
     Case(
@@ -155,6 +155,7 @@ CASES = (
         code="not_cold",
         status=4,
         crowds=(Crowd(24, LONG),),
+        settings={"policy": "prefix-cache"},
         flags=("--expect-cold",),
         rehearsed=True,
     ),
@@ -162,7 +163,7 @@ CASES = (
         name="held-before-scheduler",
         code="held_before_scheduler",
         status=4,
-        crowds=(Crowd(48),),
+        crowds=(Crowd(48, Chats(answer_tokens=(40, 240))),),
         faults=tuple((number, {"kind": "delay", "delay": 3}) for number in range(3)),
     ),
     Case(

@@ -102,7 +102,8 @@ def session(case: Case) -> str:
 def block(case: Case) -> re.Pattern[str]:
     """Where the page shows that."""
     page = re.escape(case.pages[0].name)
-    return re.compile(rf"(?<=```console\n)\$ replicarouter diagnose [^\n]*/{page} [^`]*?(?=```\n)")
+    command = rf"\$ replicarouter diagnose [^\n]*/{page} "
+    return re.compile(rf"(?<=^```console\n){command}.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
 def with_outputs(text: str) -> str:

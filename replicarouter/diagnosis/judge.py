@@ -19,7 +19,8 @@ def diagnose(window: Window, expected: Expectations = NOTHING_EXPECTED) -> list[
     A window of one snapshot tells no rates: it is judged by gauges alone.
     """
     case = Case(window, expected)
-    return [verdict for check in CHECKS for verdict in check(case)]
+    found = [verdict for check in CHECKS for verdict in check(case)]
+    return sorted(found, key=lambda verdict: verdict.side is Side.NOTE)
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:

@@ -179,6 +179,10 @@ class ClientConnection(RequestHandler):
                 if not keep_alive or self._close or self._force_close:
                     break
                 self._await_another()
+                if self._messages:
+                    # Who sends requests ahead holds up nobody, nor do answers pile up that he does not take.
+                    with suppress(ConnectionError):
+                        await (self._drain_helper() if self.full else asyncio.sleep(0))
         finally:
             # Cancelled when the client has left; an answer in the buffer is still written out.
             self._task_handler = None

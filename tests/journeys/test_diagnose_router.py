@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.fakes.client import request
+from tests.fakes.client import HOST, request
 from tests.fakes.load import diagnose, engines, numbers, reached, users
 from tests.fakes.running import StartRouter
 from tests.fakes.served import Serve, Served
@@ -67,14 +67,22 @@ async def test_lack_of_file_descriptors_is_named(serve: Serve) -> None:
 
 @asynccontextmanager
 async def scrapers(served: Served, count: int) -> AsyncIterator[None]:
-    """So many who read the metrics again and again, which costs the router far more than a request."""
+    """So many who ask for the metrics without end, and throw them away: that costs the router far more than
+    them."""
+    asked = request("GET", "/metrics") * 20
 
-    async def scrape() -> None:
-        client = await served.connect()
+    async def ask(writer: asyncio.StreamWriter) -> None:
         while True:
-            await client.ask(request("GET", "/metrics"), 30)
+            writer.write(asked)
+            await writer.drain()
 
-    tasks = [asyncio.ensure_future(scrape()) for _ in range(count)]
+    async def discard(reader: asyncio.StreamReader) -> None:
+        while await reader.read(1 << 20):
+            pass
+
+    streams = [await asyncio.open_connection(HOST, served.port) for _ in range(count)]
+    tasks = [asyncio.ensure_future(discard(reader)) for reader, _ in streams]
+    tasks += [asyncio.ensure_future(ask(writer)) for _, writer in streams]
     try:
         yield
     finally:
@@ -82,6 +90,8 @@ async def scrapers(served: Served, count: int) -> AsyncIterator[None]:
             task.cancel()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(ended, asyncio.CancelledError), ended
+        for _, writer in streams:
+            writer.transport.abort()
 
 
 @asynccontextmanager
@@ -103,6 +113,10 @@ async def starved(served: Served) -> AsyncIterator[None]:
         os.kill(served.process.pid, signal.SIGCONT)
 
 
+LATENESS = 5.0
+"""Seconds of a look that tells whether a router is late."""
+
+
 async def test_router_without_enough_of_a_processor_is_named(serve: Serve) -> None:
     """Be it that it has more to do than a core can, or that others have the core."""
     async with engines(2) as fleet:
@@ -111,10 +125,10 @@ async def test_router_without_enough_of_a_processor_is_named(serve: Serve) -> No
         await served.until_ready(2)
         async with users(served.port, 8):
             await reached(served, running=7)
-            async with scrapers(served, 100):
-                full = await diagnose(served, seconds=1.5)
+            async with scrapers(served, 200):
+                full = await diagnose(served, seconds=LATENESS)
             async with starved(served):
-                without = await diagnose(served, seconds=2)
+                without = await diagnose(served, seconds=LATENESS)
     for diagnosis in (full, without):
         verdict = diagnosis.first("router_cpu", 3)
         assert verdict["side"] == "router"

@@ -44,7 +44,7 @@ ATTRIBUTES = {
         *("_close", "_force_close", "_handler_waiter", "_keepalive_handle", "_keepalive_timeout"),
         *("_lingering_time", "_message_tail", "_messages", "_msg_queue_resume_size"),
         *("_next_keepalive_close_time", "_request_count", "_request_in_progress", "_task_handler", "_waiter"),
-        *("_buffer_paused", "_loop", "_parser", "_upgraded", "transport", "writing_paused"),
+        *("_buffer_paused", "_drain_helper", "_loop", "_parser", "_upgraded", "transport", "writing_paused"),
         *("_process_keepalive", "_resume_reading_if_drained", "force_close", "shutdown", "start"),
         *("connection_made", "connection_lost", "data_received", "eof_received", "pause_writing"),
         "resume_writing",
@@ -179,6 +179,35 @@ async def test_pipelined_requests_are_answered_in_order(start_front: StartFront)
     await client.send(b"".join(request("GET", f"/{number}") for number in range(100)))
 
     assert [(await client.answer()).body.entity for _ in range(100)] == [b"/%d" % n for n in range(100)]
+
+
+async def test_who_sends_requests_ahead_does_not_hold_up_others(start_front: StartFront) -> None:
+    front = await start_front()
+    eager, other = await front.connect(), await front.connect()
+    await asyncio.gather(eager.send(GET * 1000), other.send(GET))
+    await other.answer()
+
+    assert len(front.seen) < 500
+    for _ in range(1000):
+        await eager.answer()
+
+
+async def test_answers_do_not_pile_up_for_who_does_not_take_them(start_front: StartFront) -> None:
+    async def much(one: InboundRequest) -> bool:
+        return answer(one, bytes(100_000))
+
+    front = await start_front(much, write_timeout=60.0)
+    eager, other = await front.connect(receive_buffer=65536), await front.connect()
+    eager.wire.pause()
+    await eager.send(GET * 1000)
+    await eventually(lambda: front.seen and front.seen[0].client.full, "the client's buffer is full")
+    for _ in range(5):
+        await other.ask(GET)
+    assert len(front.seen) < 100
+
+    eager.wire.resume()
+    for _ in range(1000):
+        assert len((await eager.answer()).body.entity) == 100_000
 
 
 async def test_a_handler_that_says_so_ends_the_connection(start_front: StartFront) -> None:

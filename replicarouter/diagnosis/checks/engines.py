@@ -7,6 +7,9 @@ from replicarouter.diagnosis.checks.router_process import router_cpu
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import names, number, seconds
 
+BLINDING = ("requests_running", "requests_waiting", "running_reqs", "queue_reqs")
+"""How the series end without which nobody knows where requests are; others are only missed."""
+
 SILENT_ENGINE = "generic"
 """The name of an engine whose metrics the router cannot read: nothing is missing there."""
 
@@ -47,9 +50,10 @@ def series_missing(case: Case) -> Iterator[Verdict]:
         return
     series = sorted({kind for found in kinds.values() for kind in found})
     count = max(missing.values(), default=float(len(series)))
+    blind = not series or any(one.endswith(BLINDING) for one in series)
     yield Verdict(
         "series_missing",
-        Side.ELSEWHERE,
+        Side.ELSEWHERE if blind else Side.NOTE,
         "Engines lack metrics that the router goes by",
         (
             f"{number(count)} series missing at {names(replicas)}",

@@ -46,10 +46,10 @@ def replica_out(case: Case) -> Iterator[Verdict]:
     out = sorted(set(out), key=lambda member: member.name)
     if not out:
         return
-    asked_for = all(member.state == DRAINING for member in out) and not case.waiting.floor
+    asked_for = all(member.state == DRAINING for member in out)
     ejections = case.window.growths("replica", "ejections_total")
     set_aside = sum(ejections.get(member.name, 0.0) for member in out)
-    one = out[0]
+    one = next((member for member in out if member.state != DRAINING), out[0])
     yield Verdict(
         "replica_out",
         Side.NOTE if asked_for else Side.ELSEWHERE,

@@ -23,7 +23,7 @@ LAG, LAG_LASTING = 0.1, 0.05
 """Seconds that due work is late in the middle of the window, and at least all the time: each token is late by
 as much. One late turn is no limit, and happens on any machine."""
 
-LAG_WINDOW = 4.0
+LAG_WINDOW = 3.0
 """Seconds of a window from which on it tells lateness: the page gives the worst of the last two seconds, so
 that in a shorter one a single late turn is seen all the time."""
 

@@ -90,7 +90,7 @@ def test_a_replica_that_is_out_is_the_cause_where_another_has_its_sessions(state
 
     verdict = imbalance(out)
     assert f"what r0 had goes to others: it is {state}" in verdict.evidence[-1]
-    assert codes(window(out))[0] == "replica_out"
+    assert "replica_out" in codes(window(out))
 
 
 @pytest.mark.parametrize("policy", ["session", "prefix-hash", "prefix-cache"])

@@ -44,6 +44,13 @@ def test_series_that_are_gone_are_named(looks: int) -> None:
     )
 
 
+def test_series_without_which_the_ledger_is_whole_are_only_noted() -> None:
+    def gone(router: Router, _: float) -> None:
+        router[3].absent = ("vllm:num_preemptions_total",)
+
+    assert only(window(gone)).side is Side.NOTE
+
+
 def version(router: Router, _: float) -> None:
     router[3].version = "0.31.0"
 

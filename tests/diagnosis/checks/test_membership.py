@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.verdict import Side
-from tests.diagnosis.pages import STATES, Router, codes, only, window
+from tests.diagnosis.pages import STATES, Router, codes, judged, only, window
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "ready"])
@@ -18,14 +18,15 @@ def test_a_replica_that_takes_nothing_is_named_with_its_state(state: str) -> Non
     assert verdict.side is (Side.NOTE if state == "draining" else Side.ELSEWHERE)
 
 
-def test_a_drained_replica_is_missed_where_requests_queue() -> None:
+def test_a_drained_replica_is_noted_behind_what_limits() -> None:
     def drained(router: Router, _: float) -> None:
         router[3].state, router[3].streaming = "draining", 0
         for one in (*router.replicas[:3], *router.replicas[4:]):
             one.waiting = 5
 
-    found = codes(window(drained))
-    assert found == ["replica_out", "engine_queueing"]
+    found = judged(window(drained))
+    assert [verdict.code for verdict in found] == ["engine_queueing", "replica_out"]
+    assert "1 replica of 8 out of service" in found[0].evidence
 
 
 def test_a_replica_that_was_out_and_is_back_is_none_of_them() -> None:

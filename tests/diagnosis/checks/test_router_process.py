@@ -117,7 +117,7 @@ def test_settings_that_could_not_be_loaded_are_noted() -> None:
 
 
 def test_lateness_is_not_told_by_a_window_as_short_as_its_memory() -> None:
-    assert codes(window(late, seconds=3)) == []
+    assert codes(window(late, seconds=2.5)) == []
 
 
 def test_readings_that_are_late_with_everything_else_are_no_finding_of_their_own() -> None:
