@@ -125,7 +125,7 @@ async def test_router_without_enough_of_a_processor_is_named(serve: Serve) -> No
         await served.until_ready(2)
         async with users(served.port, 8):
             await reached(served, running=7)
-            async with scrapers(served, 200):
+            async with scrapers(served, 80):
                 full = await diagnose(served, seconds=LATENESS)
             async with starved(served):
                 without = await diagnose(served, seconds=LATENESS)
