@@ -151,6 +151,7 @@ class Router:
             policy_of=self._desks.policy_of,
             clients=lambda: self._front.in_use if self._front is not None else 0,
             process=ProcessCollector("replicarouter", registry=None).collect,
+            wall=time.time,
             reloaded=lambda: self.reloaded,
             memories=self._desks.remembered,
             traces_dropped=lambda: self._exporter.dropped if self._exporter is not None else 0,

@@ -18,7 +18,7 @@ from replicarouter.cli.metrics_pages import Source, saved
 from replicarouter.diagnosis.judge import diagnose, exit_status
 from replicarouter.diagnosis.ledger import STAGES, ledger
 from replicarouter.diagnosis.snapshot import Snapshot
-from replicarouter.diagnosis.text import conclusion, ledger_lines, verdict_lines
+from replicarouter.diagnosis.text import conclusion, conclusion_lines, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Expectations, Verdict
 from replicarouter.diagnosis.window import Window
 from replicarouter.diagnosis.words import counted, seconds
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         metavar="SECONDS",
         help=f"how long to look (default: {LOOKS_FOR:g}); with --from the time between the pages "
-        "(default: as the files were written)",
+        "(default: what they say themselves, or else as the files were written)",
     )
     flag("--watch", action="store_true", help="go on until Ctrl-C, judging the last seconds each time")
     flag(
@@ -131,7 +131,9 @@ class Report:
         if not window.rates:
             notices.append("one page tells no rates: this goes by gauges alone")
         elif not window.seconds:
-            notices.append("the time between the pages is not known (--for SECONDS says it)")
+            notices.append(
+                "the time between the pages is not known, so rates are not judged (--for SECONDS says it)"
+            )
         return cls(window, diagnose(window, expected), notices, origin)
 
     @property
@@ -149,14 +151,13 @@ class Report:
         looks = counted(len(self.window.snapshots), "look")
         if self.window.seconds:
             looks = f"{looks} over {seconds(self.window.seconds)}"
-        verdicts = verdict_lines(self.verdicts)
         lines = [
             f"router {self.version or 'of unknown version'} at {self.origin}, {looks}",
             *(f"note: {notice}" for notice in self.notices),
             "",
             *ledger_lines(ledger(self.window), most_rows),
-            *verdicts,
-            *([] if self.status else ["", conclusion(self.window, self.verdicts)]),
+            *verdict_lines(self.window, self.verdicts),
+            *([] if self.status else ["", *conclusion_lines(self.window, self.verdicts)]),
         ]
         return "\n".join(lines) + "\n"
 

@@ -17,6 +17,9 @@ from replicarouter.diagnosis.snapshot import PREFIX, Snapshot, without_buckets
 ANSWER_TIMEOUT = 10.0
 """Seconds for the router to answer; a router out of processor time takes seconds."""
 
+TOO_CLOSE = 0.5
+"""Seconds within which nobody saves two pages for a comparison: files written so were copied."""
+
 SAME_PROCESS = 1.0
 """Seconds within which two start times are those of one process."""
 
@@ -92,7 +95,10 @@ class Page:
 
 def saved(files: Sequence[str], seconds: float | None) -> tuple[list[Snapshot], list[str]]:
     """Saved pages in the order of time, `seconds` from the first to the last: if that is not given, as the
-    files were written. Raises `CommandFailed` for a file that cannot be read or is no such page."""
+    pages say or, where one does not, as the files were written.
+
+    Raises `CommandFailed` for a file that cannot be read or is no such page.
+    """
     pages = []
     for name in files:
         try:
@@ -103,6 +109,8 @@ def saved(files: Sequence[str], seconds: float | None) -> tuple[list[Snapshot], 
         pages.append(Page.of(content, written, name))
     notices = [notice for page in pages for notice in page.notices]
     snapshots = [page.snapshot for page in pages]
+    if _dated(snapshots):
+        snapshots = [snapshot.moved(snapshot.written or 0.0) for snapshot in snapshots]
     ordered = _ordered(snapshots)
     if ordered != snapshots:
         notices.append("the pages were given in the wrong order; the oldest is taken first")
@@ -110,24 +118,30 @@ def saved(files: Sequence[str], seconds: float | None) -> tuple[list[Snapshot], 
 
 
 def _ordered(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-    """By the start of their process and the processor time it has used, where all of them tell."""
+    """By the start of their process and the processor time it has used, where all of them tell, or else by
+    their own times: a clock may be set back."""
     keys: dict[int, tuple[float, float]] = {}
     for snapshot in snapshots:
         start = snapshot.value("process_start_time_seconds")
         used = snapshot.value("process_cpu_seconds_total")
         if start is None or used is None:
-            return list(snapshots)
+            return sorted(snapshots, key=lambda one: one.at) if _dated(snapshots) else list(snapshots)
         keys[id(snapshot)] = (round(start / SAME_PROCESS), used)
     return sorted(snapshots, key=lambda snapshot: keys[id(snapshot)])
 
 
+def _dated(snapshots: Sequence[Snapshot]) -> bool:
+    """Whether all pages tell when they were written."""
+    return all(snapshot.written is not None for snapshot in snapshots)
+
+
 def _spread(snapshots: Sequence[Snapshot], seconds: float | None) -> list[Snapshot]:
-    """Give them their times: evenly over `seconds`, or those of their files, or all the same if those
-    contradict the order."""
+    """Give them their times: evenly over `seconds`, or their own, or all the same if those are of files that
+    were copied, or contradict the order."""
     times = [snapshot.at for snapshot in snapshots]
     if seconds is not None:
         times = [place * seconds / max(1, len(times) - 1) for place in range(len(times))]
-    elif times != sorted(times):
+    elif times != sorted(times) or (times[-1] - times[0] < TOO_CLOSE and not _dated(snapshots)):
         times = [0.0] * len(times)
     return [snapshot.moved(at) for snapshot, at in zip(snapshots, times, strict=True)]
 

@@ -223,9 +223,7 @@ def _stepping(window: Window) -> dict[str, float]:
         return {}
     ended = window.growths("replica", "requests_total")
     gaps = window.means("replica", "itl_seconds")
-    return {
-        name: ended.get(name, 0.0) / window.seconds * STEPS * gap.seconds for name, gap in gaps.items()
-    }
+    return {name: ended.get(name, 0.0) / window.seconds * STEPS * gap.seconds for name, gap in gaps.items()}
 
 
 def _states(snapshot: Snapshot) -> dict[str, str]:

@@ -51,6 +51,11 @@ class Snapshot:
         return Snapshot(self._samples, at)
 
     @property
+    def written(self) -> float | None:
+        """The Unix time at which its router wrote it; None where the page does not tell."""
+        return self.value("time_seconds")
+
+    @property
     def of_router(self) -> bool:
         """Whether a router wrote this page."""
         return FIRST in self._samples

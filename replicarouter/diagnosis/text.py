@@ -24,10 +24,11 @@ _COLUMNS = (
 
 
 def ledger_lines(ledger: Mapping[str, Any], most_rows: int | None = None) -> list[str]:
-    """The stages beside the engines' counts, then a row for each replica, at most so many."""
+    """How old it is, the stages beside the engines' counts, then a row for each replica, at most so many."""
     stages = " + ".join(f"{stage} {ledger[stage]:,}" for stage in STAGES)
     engines = ", ".join(f"{name} {_told(ledger[name])}" for name in ("running", "waiting", "unexplained"))
     return [
+        f"now{_age(ledger['replicas'])}:",
         *textwrap.wrap(f"in flight {ledger['accepted']:,} = {stages}", WIDTH, subsequent_indent="    "),
         f"engines: {engines}",
         "",
@@ -35,15 +36,24 @@ def ledger_lines(ledger: Mapping[str, Any], most_rows: int | None = None) -> lis
     ]
 
 
-def verdict_lines(verdicts: Iterable[Verdict]) -> list[str]:
-    """Each verdict: its title, its evidence, and what to do."""
+def verdict_lines(window: Window, verdicts: Sequence[Verdict]) -> list[str]:
+    """Of what moment the numbers are, unless there is one look only; then each verdict: its title, its
+    evidence, and what to do."""
     lines: list[str] = []
+    if verdicts and window.rates:
+        length = seconds(window.seconds) if window.seconds else "window"
+        lines += ["", f"over the {length}, counts in the middle of it:"]
     for place, verdict in enumerate(verdicts, 1):
         lines += ["", f"{place}. {verdict.title}  [{verdict.code}: {verdict.side.value}]"]
         for evidence in verdict.evidence:
             lines += _indented("   - ", evidence)
         lines += _indented("   change: " if verdict.setting else "   do: ", verdict.cure)
     return lines
+
+
+def conclusion_lines(window: Window, verdicts: Iterable[Verdict]) -> list[str]:
+    """The conclusion for a terminal."""
+    return textwrap.wrap(conclusion(window, verdicts), WIDTH, break_on_hyphens=False)
 
 
 def conclusion(window: Window, verdicts: Iterable[Verdict]) -> str:
@@ -78,6 +88,12 @@ def _table(rows: Sequence[Mapping[str, Any]], most_rows: int | None) -> list[str
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more")
     return lines
+
+
+def _age(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What is shown of engines is what they said when they were last read."""
+    ages = [row["reading_age"] for row in rows if row["running"] is not None and row["reading_age"]]
+    return f" (engine counts up to {seconds(max(ages))} old)" if ages else ""
 
 
 def _told(value: float | None) -> str:

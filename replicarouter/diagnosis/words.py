@@ -1,14 +1,15 @@
 """Numbers and names as the verdicts write them."""
 
 from collections.abc import Sequence
+from math import floor
 
 MOST_NAMES = 3
 """Names that are listed; of more the count is told."""
 
 
 def number(value: float) -> str:
-    """A count: whole where it nearly is, else with one digit."""
-    return f"{value:,.1f}" if 0 < abs(value) < 10 and abs(value - round(value)) > 0.05 else f"{value:,.0f}"
+    """A count of whole things: a half, which a middle may be, counts as one."""
+    return f"{floor(value + 0.5):,}"
 
 
 def percent(share: float) -> str:
@@ -25,7 +26,8 @@ def seconds(value: float) -> str:
 
 def counted(count: float, word: str) -> str:
     """A count and its word, which takes an s for more than one."""
-    return f"{number(count)} {word}" + ("" if count == 1 else "s")
+    text = number(count)
+    return f"{text} {word}" + ("" if text == "1" else "s")
 
 
 def names(found: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ class Departed(FleetListener):
             (ledger.finished, 2),
             (ledger.attempts, 0),
             (ledger.ejections, 0),
+            (metrics.answers, 0),
             (metrics.routed_characters, 1),
         )
         self._histograms = (metrics.connect, metrics.upstream_ttft, metrics.gaps)

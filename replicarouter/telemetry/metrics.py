@@ -1,7 +1,7 @@
 """Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
 from replicarouter.cells import Counter, Histograms
-from replicarouter.exchange import OTHER, Exchange
+from replicarouter.exchange import OK, OTHER, UPSTREAM_ERROR, Exchange
 
 QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
 CONNECT_BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
@@ -11,6 +11,9 @@ REQUEST_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 180.0, 600.0)
 
 MOST_TOKENS = 1_000_000_000
 """A larger count in one answer is a mistake of its engine, and is left out."""
+
+_ANSWERED = frozenset((OK, UPSTREAM_ERROR))
+"""Outcomes of answers that are an engine's from the status to the end."""
 
 _SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
 
@@ -27,6 +30,7 @@ class Metrics:
         self.gaps = Histograms(ITL_BOUNDS)  # replica; fed by the relay, token by token
         self.request = Histograms(REQUEST_BOUNDS)  # endpoint, outcome
         self.tokens = Counter()  # model, kind
+        self.answers = Counter()  # replica, kind
         self.affinity = Counter()  # policy, result
         self.cached_characters = Counter()  # policy
         self.shadow = Counter()  # policy, result
@@ -59,6 +63,8 @@ class Metrics:
         if not exchange.leased_at:
             return
         model, replica = (exchange.model,), (exchange.replica,)
+        if exchange.outcome in _ANSWERED:
+            self.answers.add((exchange.replica, f"{exchange.status // 100}xx"))
         self.affinity.add((exchange.policy, exchange.affinity))
         self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
         if exchange.sent_at:

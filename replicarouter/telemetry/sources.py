@@ -32,7 +32,7 @@ class Memory(Protocol):
 class Sources:
     """What can be asked at any time. `admission` are the settings in force, `policy_of` names the policy of a
     model's pool, `clients` counts open connections of clients, `process` reads what the operating system says
-    of this process, `traces_dropped` counts requests whose spans were lost."""
+    of this process, `wall` tells the Unix time, `traces_dropped` counts requests whose spans were lost."""
 
     fleet: Fleet
     ledger: Ledger
@@ -46,6 +46,7 @@ class Sources:
     policy_of: Callable[[str], str]
     clients: Callable[[], int]
     process: Callable[[], Iterable[Metric]]
+    wall: Callable[[], float]
     reloaded: Callable[[], bool] = lambda: True
     memories: Callable[[], Mapping[str, Memory]] = dict
     traces_dropped: Callable[[], int] = lambda: 0

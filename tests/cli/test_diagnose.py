@@ -91,7 +91,7 @@ async def test_a_busy_fleet_is_healthy(start_router: StartRouter) -> None:
     assert (status, messages) == (0, ""), output
     assert f"at http://{HOST}:{router.port}, 4 looks over " in output
     assert "Nothing limits but the engines' own speed:" in output
-    assert [line for line in output.splitlines()[:-1] if len(line) > 80] == []
+    assert [line for line in output.splitlines() if len(line) > 80] == []
 
 
 async def test_a_connector_limit_is_the_routers_and_its_first_word(start_router: StartRouter) -> None:
@@ -208,8 +208,56 @@ async def test_saved_pages_in_the_wrong_order_and_a_restart_are_said(save: Save)
     )
     again = fleet(2)
     again.started, again.received = 4000, 140
-    status, output, _ = await diagnose("--from", early, save("again.txt", again.page()), "--json")
+    status, output, _ = await diagnose(
+        "--from", early, save("again.txt", again.page()), "--json", "--for", "9"
+    )
     assert (status, [one["code"] for one in json.loads(output)["verdicts"]]) == (0, ["router_restarted"])
+
+
+def dated(page: str, at: float) -> str:
+    return f"{page}replicarouter_time_seconds {1_700_000_000 + at}\n"
+
+
+async def judged(*flags: str) -> tuple[float, list[str]]:
+    """The length of the window, and what is said of it."""
+    status, output, messages = await diagnose("--from", *flags, "--json")
+    assert (status, messages) == (3, "")
+    document = json.loads(output)
+    return document["seconds"], document["notices"]
+
+
+UNKNOWN = ["the time between the pages is not known, so rates are not judged (--for SECONDS says it)"]
+
+
+async def test_saved_pages_tell_the_time_between_them(save: Save) -> None:
+    """Whatever became of the times of their files; `--for` is believed more."""
+    files = [save(f"{at}.txt", dated(defect(at), at)) for at in (0, 5, 10)]
+    for number, file in enumerate(files):
+        os.utime(file, (1000 - number, 1000 - number))
+    assert await judged(*files) == (10.0, [])
+    assert await judged(*files, "--for", "7") == (7.0, [])
+
+
+async def test_pages_that_tell_no_time_are_as_old_as_their_files_unless_those_were_copied(
+    save: Save,
+) -> None:
+    before, after = save("before.txt", dated(defect(0), 0)), save("after.txt", defect(5))
+    for apart, known in ((60, 60.0), (0.51, 0.51), (0.49, 0.0), (-60, 0.0)):
+        os.utime(before, (1000, 1000))
+        os.utime(after, (1000 + apart, 1000 + apart))
+        seconds, notices = await judged(before, after)
+        assert (round(seconds, 3), notices) == (known, [] if known else UNKNOWN)
+
+
+async def test_pages_without_a_process_are_put_into_the_order_of_their_times(save: Save) -> None:
+    def without(page: str) -> str:
+        return "".join(line for line in page.splitlines(True) if "_process_" not in line)
+
+    late, early = (save(f"{at}.txt", dated(without(defect(at)), at)) for at in (5, 0))
+    assert await judged(late, early) == (
+        5.0,
+        ["the pages were given in the wrong order; the oldest is taken first"],
+    )
 
 
 async def test_the_json_document_has_all_there_is_to_know(save: Save) -> None:

@@ -141,7 +141,7 @@ PARTS = [parts(float(seconds)) for seconds in range(3)]
 def sound(found: Window) -> None:
     verdicts = judged(found, concurrency=300, cold=True)
     assert all(verdict.title and verdict.cure and verdict.evidence for verdict in verdicts)
-    assert verdict_lines(verdicts) or not verdicts
+    assert verdict_lines(found, verdicts) or not verdicts
     assert ledger_lines(ledger(found))
     assert conclusion(found, verdicts)
 

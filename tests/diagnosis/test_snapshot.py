@@ -64,6 +64,11 @@ def test_a_routers_page_is_known_by_its_first_series_and_whole_by_its_last() -> 
     assert not snapshot("vllm:num_requests_running 1\n").of_router
 
 
+def test_a_page_tells_when_it_was_written_if_its_router_does() -> None:
+    assert snapshot(PAGE).written is None
+    assert snapshot(f"{PAGE}replicarouter_time_seconds 1.70000000025e+09\n").written == 1_700_000_000.25
+
+
 def test_a_page_can_be_given_another_time() -> None:
     page = snapshot(PAGE, 1.0).moved(9.0)
     assert (page.at, page.total("requests_outstanding")) == (9.0, 7)

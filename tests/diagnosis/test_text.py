@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.ledger import ledger
-from replicarouter.diagnosis.text import WIDTH, conclusion, ledger_lines, verdict_lines
+from replicarouter.diagnosis.text import WIDTH, conclusion, conclusion_lines, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
 from tests.diagnosis.pages import Change, Router, fleet, judged, snapshot, window
@@ -19,7 +19,10 @@ def huge(router: Router, _: float) -> None:
 @pytest.mark.parametrize("change", [huge])
 def test_everything_fits_a_terminal_of_80_columns(change: Change) -> None:
     found = window(change)
-    lines = ledger_lines(ledger(found)) + verdict_lines(judged(found))
+    verdicts = judged(found)
+    lines = ledger_lines(ledger(found)) + verdict_lines(found, verdicts)
+    lines += conclusion_lines(found, verdicts) + conclusion_lines(found, [])
+    assert len(conclusion(found, [])) > WIDTH
     assert [line for line in lines if len(line) > WIDTH] == []
 
 
@@ -27,7 +30,8 @@ def test_the_ledger_shows_the_stages_beside_the_engines_counts() -> None:
     def some(router: Router, _: float) -> None:
         router.receiving, router[0].waiting, router[1].fresh = 2, 3, False
 
-    first, second, _, head, *rows = ledger_lines(ledger(window(some)))
+    age, first, second, _, head, *rows = ledger_lines(ledger(window(some)))
+    assert age == "now (engine counts up to 400 ms old):"
     assert first == "in flight 130 = receiving 2 + queued 0 + connecting 0 + sent 0 + streaming 128"
     assert second == "engines: running 109, waiting 3, unexplained 0"
     assert head.split() == [
@@ -66,10 +70,32 @@ def test_a_verdict_shows_its_evidence_and_the_one_setting() -> None:
         Verdict("one", Side.ROUTER, "First", ("seen 1", "seen 2"), "a.b: now 1; set it to 2", setting="a.b"),
         Verdict("two", Side.NOTE, "Second", (), "wait"),
     ]
-    assert "\n".join(verdict_lines(verdicts)) == (
+    assert "\n".join(verdict_lines(window(), verdicts)) == (
+        "\nover the 5 s, counts in the middle of it:\n"
         "\n1. First  [one: router]\n   - seen 1\n   - seen 2\n   change: a.b: now 1; set it to 2\n"
         "\n2. Second  [two: note]\n   do: wait"
     )
+
+
+def test_the_moment_of_the_numbers_is_told_where_there_is_more_than_one() -> None:
+    verdicts = [Verdict("one", Side.ROUTER, "First", (), "wait")]
+    assert verdict_lines(window(looks=1), verdicts)[:2] == ["", "1. First  [one: router]"]
+    unknown = Window([one.moved(0.0) for one in window().snapshots])
+    assert verdict_lines(unknown, verdicts)[1] == "over the window, counts in the middle of it:"
+    assert verdict_lines(window(), []) == []
+
+
+def test_readings_that_are_gone_have_no_age() -> None:
+    def silent(router: Router, _: float) -> None:
+        for number, one in enumerate(router.replicas):
+            one.fresh, one.age = False, 9.0 + number
+
+    def late(router: Router, seconds: float) -> None:
+        silent(router, seconds)
+        router[3].fresh, router[3].age = True, 1.25
+
+    assert ledger_lines(ledger(window(silent)))[0] == "now:"
+    assert ledger_lines(ledger(window(late)))[0] == "now (engine counts up to 1.25 s old):"
 
 
 def test_without_verdicts_the_engines_own_speed_limits() -> None:

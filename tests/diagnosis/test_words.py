@@ -6,9 +6,10 @@ from replicarouter.diagnosis.words import counted, names, number, percent, power
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (1, "1"), (2.5, "2.5"), (99.5, "100"), (1234, "1,234"), (3.01, "3")]
+    ("value", "text"),
+    [(0, "0"), (0.5, "1"), (1, "1"), (2.5, "3"), (99.5, "100"), (1234, "1,234")],
 )
-def test_counts(value: float, text: str) -> None:
+def test_counts_are_whole(value: float, text: str) -> None:
     assert number(value) == text
 
 
@@ -31,5 +32,6 @@ def test_powers_of_two(least: float, power: int) -> None:
 
 def test_words_and_names() -> None:
     assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
+    assert (counted(0, "request"), counted(0.5, "request")) == ("0 requests", "1 request")
     assert names(["a", "b"]) == "a, b"
     assert names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

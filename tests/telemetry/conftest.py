@@ -44,6 +44,7 @@ class Watched:
             policy_of=lambda model: f"policy of {model}",
             clients=lambda: 7,
             process=self.process,
+            wall=lambda: 1_700_000_000.25,
             memories=lambda: {"m1": Remembered(10, 2000, 3, 4)},
         )
 

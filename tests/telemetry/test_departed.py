@@ -16,6 +16,7 @@ def come_and_go(watched: Watched, name: str) -> None:
     ledger.attempts.add((name, "ok"))
     ledger.attempts.add((name, "connect_failed"))
     ledger.ejections.add((name, "http_500"))
+    metrics.answers.add((name, "2xx"), 3)
     metrics.routed_characters.add(("prefix-cache", name), 100)
     for histograms in (metrics.connect, metrics.upstream_ttft, metrics.gaps):
         histograms.of((name,)).observe(0.01)
@@ -35,6 +36,7 @@ COUNTED = {
     "requests_total": 1,
     "attempts_total": 2,
     "ejections_total": 1,
+    "answers_total": 3,
     "routed_characters_total": 100,
     "connect_seconds_count": 1,
     "upstream_ttft_seconds_count": 1,

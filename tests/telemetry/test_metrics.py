@@ -41,6 +41,23 @@ def test_an_answered_stream_is_timed_from_end_to_end(metrics: Metrics) -> None:
     assert not any(count for _, count in metrics.shed)
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome", "kind"),
+    [
+        (200, "ok", "2xx"),
+        (400, "upstream_error", "4xx"),
+        (503, "upstream_error", "5xx"),
+        (502, "replica_disconnected", None),
+        (200, "client_gone", None),
+    ],
+)
+def test_whole_answers_of_engines_are_counted_by_their_status(
+    metrics: Metrics, status: int, outcome: str, kind: str | None
+) -> None:
+    metrics.observe(an_exchange(**{**WHOLE, "status": status, "outcome": outcome}))
+    assert dict(metrics.answers) == ({("a", kind): 1} if kind else {})
+
+
 def test_the_first_content_is_timed_when_it_comes(metrics: Metrics) -> None:
     metrics.first_content(an_exchange(**WHOLE))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from replicarouter.diagnosis.case import Case
+from replicarouter.diagnosis.checks.balance import policies_with_hot_keys
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import number, percent
 
@@ -24,6 +25,7 @@ REHASHED = 0.1
 def affinity_lost(case: Case) -> Iterator[Verdict]:
     """Keys that had a replica are served by others."""
     window = case.window
+    hot = policies_with_hot_keys(case)
     for policy in sorted(window.growths("policy", "affinity_total")):
         results = window.growths("result", "affinity_total", policy=policy)
         hit, spill, rehash = (results.get(result, 0.0) for result in ("hit", "spill", "rehash"))
@@ -45,7 +47,7 @@ def affinity_lost(case: Case) -> Iterator[Verdict]:
                 ),
                 "keep the fleet as it is while you measure; see `replicarouter replicas list` for who left",
             )
-        elif spill >= SPILLED * known:
+        elif spill >= SPILLED * known and policy not in hot:
             yield Verdict(
                 "affinity_lost",
                 Side.ELSEWHERE,

@@ -6,7 +6,7 @@ from math import sqrt
 
 from replicarouter.diagnosis.case import DRAINING, MOST_BUSY, Case, Member, Pool
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import names, number
+from replicarouter.diagnosis.words import names, number, percent
 
 BLIND = ("round-robin", "random")
 """Policies that do not look at what a replica has."""
@@ -52,16 +52,27 @@ class _Split:
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """Why, what to do about it, the setting for it, and whose it is."""
+    """Why, what to do about it, the setting for it, whose it is, and whether a few keys are too hot."""
 
     why: str
     cure: str
     setting: str = ""
     side: Side = Side.ELSEWHERE
+    hot: bool = False
 
 
 def load_imbalance(case: Case) -> Iterator[Verdict]:
     """One replica has requests waiting or far more than the others, which have room."""
+    for _, split, cause in _uneven(case):
+        yield _verdict(split, cause)
+
+
+def policies_with_hot_keys(case: Case) -> frozenset[str]:
+    """Those under which a few keys are the cause: that much of them is sent elsewhere is no other fault."""
+    return frozenset(policy for pool, _, cause in _uneven(case) if cause.hot for policy in pool.policies)
+
+
+def _uneven(case: Case) -> Iterator[tuple[Pool, _Split, _Cause]]:
     for pool in case.pools:
         members = pool.takers
         if len(members) < 2:
@@ -70,9 +81,9 @@ def load_imbalance(case: Case) -> Iterator[Verdict]:
         cause = _cause(case, pool, split) if split is not None else None
         if split is None:
             split = _hot(case, pool)
-            cause = _hot_key(pool) if split is not None else None
+            cause = _hot_key(case, pool) if split is not None else None
         if split is not None and cause is not None:
-            yield _verdict(split, cause)
+            yield pool, split, cause
 
 
 # Who has too much
@@ -174,7 +185,7 @@ def _cause(case: Case, pool: Pool, split: _Split) -> _Cause | None:
     if (cause := _changed(case, pool, split)) is not None:
         return cause
     if any(policy in STICKY for policy in pool.policies):
-        return _hot_key(pool)
+        return _hot_key(case, pool)
     return _Cause(
         f"not the weights, and {' or '.join(pool.policies) or 'the policy'} looks at load",
         "see `GET /admin/decisions/{request_id}` for why requests go there",
@@ -216,7 +227,7 @@ def _changed(case: Case, pool: Pool, split: _Split) -> _Cause | None:
     )
 
 
-def _hot_key(pool: Pool) -> _Cause:
+def _hot_key(case: Case, pool: Pool) -> _Cause:
     policy = next((one for one in pool.policies if one in STICKY), "")
     if policy == "prefix-cache":
         return _Cause(
@@ -224,13 +235,17 @@ def _hot_key(pool: Pool) -> _Cause:
             "policy: now prefix-cache; least-outstanding would spread them, and compute their beginning "
             "everywhere",
             "policy",
+            hot=True,
         )
+    share = _spill_share(case, [policy])
+    told = f" ({percent(share)} of the requests with a known key)" if share else ""
+    keys = "sessions" if policy == "session" else "beginnings of prompts"
     return _Cause(
         f"a few keys make most of the load under {policy}: one replica is at its bound, and what is too "
-        "much for it is sent elsewhere",
-        "policy_options.load_factor bounds it (1.25 unless set); spread that load over more session keys, "
-        "or set policy to least-outstanding",
-        "policy_options.load_factor",
+        f"much for it is sent elsewhere{told}",
+        f"spread that load over more {keys}; if it really is one, set policy to least-outstanding. Another "
+        "load_factor only trades waiting at one replica for caches that are missed at others",
+        hot=True,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from replicarouter.diagnosis.case import Case
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import number, percent
+from replicarouter.diagnosis.words import counted, number, percent
 
 ENOUGH = 0.9
 """Share of the expected requests in flight that is as good as all: between an answer and its next request a
@@ -36,7 +36,9 @@ def client_limited(case: Case) -> Iterator[Verdict]:
     connections = case.window.last.value("client_connections")
     cure = "let the client send more at once: its connection pool, its worker count or its own rate limit"
     if connections is not None:
-        evidence.append(f"clients have {number(connections)} connections open")
+        evidence.append(
+            f"clients have {counted(connections, 'connection')} open, those that read metrics included"
+        )
         if connections >= ENOUGH * expected:
             cure = (
                 "the client has its connections but does not use them: look at what it does between requests"

@@ -27,10 +27,12 @@ def connector_limit(case: Case) -> Iterator[Verdict]:
     last = case.window.last
     limit = last.total("connector_limit")
     busy = case.window.course("connector_connections", state="busy").median
+    connecting, wait = number(case.connecting.median), number(waiting.median)
+    waits = "" if wait == connecting else f" ({wait} of them wait for a slot)"
     evidence = [
         (
-            f"running {number(case.running)}, connecting {number(case.connecting.median)} "
-            f"({number(waiting.median)} of them wait for a slot), of {number(case.accepted.median)} in flight"
+            f"running {number(case.running)}, connecting {connecting}{waits}, of "
+            f"{number(case.accepted.median)} in flight"
         ),
         engines_idle(case),
         *longest_wait(case),

@@ -45,7 +45,7 @@ def requests_shed(case: Case) -> Iterator[Verdict]:
     series = "queue_limit" if reason == "queue_full" else "queue_timeout_seconds"
     now = case.window.last.value(series)
     engines = case.busy(case.takers)
-    cure = f"{setting}: now {number(now)}; raise it ({flag})" if now else f"{setting}: raise it ({flag})"
+    cure = f"{setting}: now {_plain(now)}; raise it ({flag})" if now else f"{setting}: raise it ({flag})"
     yield Verdict(
         "requests_shed",
         Side.ELSEWHERE if engines else Side.ROUTER,
@@ -57,6 +57,11 @@ def requests_shed(case: Case) -> Iterator[Verdict]:
         "add replicas, or send less: the engines have all they can work on" if engines else cure,
         setting="" if engines else setting,
     )
+
+
+def _plain(value: float) -> str:
+    """A setting: seconds may be no whole number."""
+    return number(value) if value.is_integer() else f"{value:g}"
 
 
 def requests_failing(case: Case) -> Iterator[Verdict]:

@@ -42,8 +42,8 @@ def kv_pressure(case: Case) -> Iterator[Verdict]:
         Side.ELSEWHERE,
         "KV caches of the engines are full",
         (*evidence, f"running {number(case.running)}, waiting {number(case.waiting.median)}"),
-        "gpu_memory_utilization of the engines: raise it (--gpu-memory-utilization), or halve what a token "
-        "takes (--kv-cache-dtype fp8), or add replicas; a smaller max_num_seqs ends preemptions",
+        "gpu_memory_utilization of the engines: raise it first (--gpu-memory-utilization); or halve what a "
+        "token takes (--kv-cache-dtype fp8), or add replicas, or lower max_num_seqs, which ends preemptions",
         setting="gpu_memory_utilization",
         replica=concerned.pop() if len(concerned) == 1 else "",
     )

@@ -16,6 +16,19 @@ SHARE = 0.1
 ONE_LOOK = 2
 """Times as many where there is a single page: it may show any moment, a window shows what lasts."""
 
+ON_THE_WAY_OUT = 0.5
+"""Share of what no scheduler knows from which on it is streams that engines have ended: requests on their way
+in have no response head yet."""
+
+SLOW_READERS = (
+    "look at the clients: more answers are streaming than engines work on, so that they are taken slowly, or "
+    "the engine's frontend sends them late (--api-server-count)"
+)
+SLOW_FRONTEND = (
+    "give the engine's frontend more processor time: tokenizer and API server run in one process "
+    "(--api-server-count)"
+)
+
 
 def foreign_traffic(case: Case) -> Iterator[Verdict]:
     """Engines work on more than the router has sent them, at every look."""
@@ -29,14 +42,15 @@ def foreign_traffic(case: Case) -> Iterator[Verdict]:
     count = sum(-member.unexplained.median for member in found if member.unexplained is not None)
     engines = sum(_in_engine(member) for member in found)
     ours = sum(member.with_engine.median for member in found)
+    have = "it has" if len(found) == 1 else "they have"
     yield Verdict(
         "foreign_traffic",
         Side.ELSEWHERE,
         "Someone else sends requests to the engines",
         (
             (
-                f"unexplained −{number(count)} at {names([member.name for member in found])}: they have "
-                f"{number(engines)} running or waiting, and {number(ours)} of them from here"
+                f"unexplained −{number(count)} at {names([member.name for member in found])}: {have} "
+                f"{number(engines)} running or waiting, {number(ours)} of them from here"
             ),
         ),
         "send all traffic through this router, or take what others use out of its fleet",
@@ -58,10 +72,12 @@ def held_before_scheduler(case: Case) -> Iterator[Verdict]:
         return
     count = sum(member.unexplained.median for member in found if member.unexplained is not None)
     ours = sum(member.with_engine.median for member in found)
-    sent = sum(
-        case.window.course("requests_outstanding", replica=member.name, stage="sent").median
+    streaming = sum(
+        case.window.course("requests_outstanding", replica=member.name, stage="streaming").median
         for member in found
     )
+    known = sum(_in_engine(member) for member in found)
+    slow_readers = streaming - known >= ON_THE_WAY_OUT * count
     yield Verdict(
         "held_before_scheduler",
         Side.ELSEWHERE,
@@ -71,11 +87,13 @@ def held_before_scheduler(case: Case) -> Iterator[Verdict]:
                 f"unexplained +{number(count)} of {number(ours)} with {counted(len(found), 'replica')} "
                 f"({percent(count / max(1.0, ours))}): {names([member.name for member in found])}"
             ),
-            f"{number(sent)} of them have no response head yet, {number(ours - sent)} are streaming",
+            (
+                f"without a response head: {number(ours - streaming)}; streaming: {number(streaming)}, and "
+                f"the engines run or queue {number(known)}"
+            ),
         ),
-        "give the engine's frontend more processor time: tokenizer and API server run in one process "
-        "(--api-server-count); if most are streaming, their clients take the answers slowly",
-        setting="api_server_count",
+        SLOW_READERS if slow_readers else SLOW_FRONTEND,
+        setting="" if slow_readers else "api_server_count",
         replica=found[0].name if len(found) == 1 else "",
     )
 

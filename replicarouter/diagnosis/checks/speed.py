@@ -68,13 +68,12 @@ def _verdict(member: Member, mean: Mean, typical: float, batch: float) -> Verdic
         f"Replica {member.name} is slower than its peers",
         (
             (
-                f"{seconds(mean.seconds)} between tokens in the mean of {number(mean.count)} gaps; "
-                f"{seconds(typical)} in the middle of its peers"
+                f"{seconds(mean.seconds)} between tokens (mean of {number(mean.count)}); its peers "
+                f"{seconds(typical)}"
             ),
             f"it runs {number(_batch(member))}, they run {number(batch)}",
         ),
         "look at its GPU (clock, temperature, other processes on it) and its engine's settings; until then "
-        "lower its weight or drain it",
-        setting="replicas[].weight",
+        "drain it or lower its weight",
         replica=member.name,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.course import Course
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import number, seconds
+from replicarouter.diagnosis.words import counted, seconds
 
 SILENT = 3.0
 """Seconds without a byte for any of its requests, and without a step of the engine, from which on a replica
@@ -37,11 +37,11 @@ def stalled_replica(case: Case) -> Iterator[Verdict]:
         limit = SILENT_UNSEEN if frozen is None else SILENT
         if not judged and (frozen is False or silence < limit or member.with_engine.floor < 1):
             continue
-        evidence = [f"{number(member.with_engine.last)} requests are with it"]
+        evidence = [f"it has {counted(member.with_engine.last, 'request')}"]
         if silence:
             evidence.append(f"no byte of an answer has come for {seconds(silence)}")
         if frozen:
-            evidence.append(f"its engine made no step in {seconds(case.window.seconds)}")
+            evidence.append(f"its engine made no step in the whole window of {seconds(case.window.seconds)}")
         if judged:
             evidence.append(f"the router has found it stalled; its state is {member.state}")
         yield Verdict(
@@ -49,7 +49,8 @@ def stalled_replica(case: Case) -> Iterator[Verdict]:
             Side.ELSEWHERE,
             f"Replica {member.name} has requests and does nothing",
             tuple(evidence),
-            "restart its engine; its requests are ended after health.stall_end",
+            f"restart its engine; `replicarouter replicas drain {member.name}` lets nothing new in "
+            "until then. Requests that stay silent for health.stall_end are ended with an error",
             replica=member.name,
         )
 

@@ -19,4 +19,5 @@ def read(sources: Sources) -> Iterator[Family]:
     yield gauge("build_info", "The router's version.", ["version"], [((sources.version,), 1)])
     reloaded = sources.reloaded()
     yield number("config_reload_success", "1 while the last configuration load worked.", reloaded)
+    yield number("time_seconds", "Unix time at which this page was written.", sources.wall())
     yield number("event_loop_lag_seconds", "How late due work runs.", sources.lag())

@@ -40,6 +40,12 @@ def read(sources: Sources) -> Iterator[Family]:
         outstanding,
     )
     yield counter("attempts", "Attempts at replicas.", ["replica", "result"], ledger.attempts)
+    yield counter(
+        "answers",
+        "Answers of engines that clients got to their end, by the class of their status.",
+        ["replica", "kind"],
+        sources.metrics.answers,
+    )
     yield counter("retries", "Attempts after the first.", ["reason"], ledger.retries)
     yield counter("shed", "Requests refused for lack of room.", ["reason"], sources.metrics.shed)
     yield counter("client_gone", "Requests whose client left.", ["stage"], ledger.client_gone)

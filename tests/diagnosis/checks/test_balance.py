@@ -97,7 +97,8 @@ def test_a_replica_that_is_out_is_the_cause_where_another_has_its_sessions(state
 def test_a_hot_key_is_the_cause_under_a_sticky_policy(policy: str) -> None:
     verdict = imbalance(lambda router, _: piled(router, policy))
     assert verdict.side is Side.ELSEWHERE
-    assert verdict.setting == ("policy" if policy == "prefix-cache" else "policy_options.load_factor")
+    assert verdict.setting == ("policy" if policy == "prefix-cache" else "")
+    assert "least-outstanding" in verdict.cure
 
 
 def hot(router: Router, seconds: float) -> None:
@@ -112,7 +113,28 @@ def hot(router: Router, seconds: float) -> None:
 
 def test_a_replica_at_its_bound_from_which_much_is_spilled_has_a_hot_key() -> None:
     verdict = imbalance(hot)
-    assert (verdict.replica, verdict.setting) == ("r1", "policy_options.load_factor")
+    assert verdict.replica == "r1"
+    assert "sent elsewhere (47% of the requests with a known key)" in verdict.evidence[-1]
+    assert verdict.cure.startswith("spread that load over more sessions")
+
+
+@pytest.mark.parametrize("policy", ["session", "prefix-hash"])
+def test_a_hot_key_and_its_spills_are_one_fault_with_one_cure(policy: str) -> None:
+    def keyed(router: Router, seconds: float) -> None:
+        piled(router, policy)
+        for result in ("hit", "spill"):
+            router.more[f'affinity_total{{policy="{policy}",result="{result}"}}'] = 20 * seconds
+
+    assert codes(window(keyed)) == ["load_imbalance"]
+    assert codes(window(hot)) == ["load_imbalance"]
+
+
+def test_spills_beside_an_imbalance_of_another_cause_are_told_too() -> None:
+    def weighted(router: Router, seconds: float) -> None:
+        hot(router, seconds)
+        router[0].weight, router[0].streaming, router[0].waiting = 4, 60, 16
+
+    assert codes(window(weighted)) == ["load_imbalance", "affinity_lost"]
 
 
 def test_other_causes_are_left_to_the_decisions() -> None:

@@ -16,7 +16,7 @@ def test_a_client_with_too_few_connections_is_named() -> None:
     verdict = only(window(few), concurrency=256)
     assert (verdict.code, verdict.side) == ("client_limited", Side.ELSEWHERE)
     assert verdict.evidence[0] == "100 requests in flight, 256 expected"
-    assert "clients have 100 connections open" in verdict.evidence
+    assert "clients have 100 connections open, those that read metrics included" in verdict.evidence
     assert "at least 256 connections" in verdict.cure
 
 

@@ -21,13 +21,19 @@ def test_the_published_defect_is_named_with_its_numbers_and_its_setting(looks: i
         Side.ROUTER,
         "connector.limit",
     )
-    assert (
-        verdict.evidence[0] == "running 100, connecting 156 (156 of them wait for a slot), of 256 in flight"
-    )
+    assert verdict.evidence[0] == "running 100, connecting 156, of 256 in flight"
     assert verdict.evidence[1].endswith("8 of 8 ready replicas would take more at once")
     assert verdict.cure == (
         "connector.limit: now 100; set it to at least 512 (--connector-limit), or 0 for no limit"
     )
+
+
+def test_those_that_wait_for_a_slot_are_told_where_others_connect_too() -> None:
+    def some(router: Router, seconds: float) -> None:
+        published(router, seconds)
+        router.connector_waiting = 140
+
+    assert "connecting 156 (140 of them wait for a slot), of" in only(window(some)).evidence[0]
 
 
 def test_more_expected_requests_ask_for_a_higher_limit() -> None:

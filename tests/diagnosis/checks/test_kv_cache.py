@@ -23,6 +23,7 @@ def test_a_kv_cache_without_room_is_named(change: Change) -> None:
         "r6",
         "gpu_memory_utilization",
     )
+    assert verdict.cure.startswith("gpu_memory_utilization of the engines: raise it first (--gpu-memory-util")
     assert ("94%" in verdict.evidence[0]) is (change is one_full)
     assert ("10 preemptions: r6" in verdict.evidence[0]) is (change is pushed_out)
 

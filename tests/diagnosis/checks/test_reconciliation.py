@@ -13,9 +13,7 @@ def test_traffic_from_elsewhere_is_named_at_its_replica(looks: int) -> None:
 
     verdict = only(window(foreign, looks=looks))
     assert (verdict.code, verdict.side, verdict.replica) == ("foreign_traffic", Side.ELSEWHERE, "r4")
-    assert verdict.evidence == (
-        "unexplained −8 at r4: they have 24 running or waiting, and 16 of them from here",
-    )
+    assert verdict.evidence == ("unexplained −8 at r4: it has 24 running or waiting, 16 of them from here",)
 
 
 @pytest.mark.parametrize("looks", [1, 6])
@@ -28,7 +26,34 @@ def test_requests_that_no_scheduler_knows_are_named(looks: int) -> None:
     assert (verdict.code, verdict.side, verdict.replica) == ("held_before_scheduler", Side.ELSEWHERE, "")
     assert verdict.evidence == (
         "unexplained +80 of 128 with 8 replicas (62%): r0, r1, r2 and 5 more",
-        "80 of them have no response head yet, 48 are streaming",
+        "without a response head: 80; streaming: 48, and the engines run or queue 48",
+    )
+    assert (verdict.setting, "clients" in verdict.cure) == ("api_server_count", False)
+
+
+@pytest.mark.parametrize(("sent", "slow"), [(8, False), (6, False), (4, True), (0, True)])
+def test_clients_are_suspected_where_more_is_streaming_than_engines_work_on(sent: float, slow: bool) -> None:
+    """Of ten at each replica that no scheduler knows, those without a response head are on their way in."""
+
+    def held(router: Router, _: float) -> None:
+        for one in router.replicas:
+            one.sent, one.streaming, one.running = sent, 16 - sent, 6
+
+    verdict = only(window(held))
+    assert verdict.code == "held_before_scheduler"
+    assert verdict.cure.startswith("look at the clients") is slow
+    assert (verdict.setting == "") is slow
+
+
+def test_several_engines_with_traffic_from_elsewhere_are_told_in_whole_numbers() -> None:
+    def foreign(router: Router, seconds: float) -> None:
+        for one in router.replicas[:2]:
+            one.streaming = 5 + (seconds > 2)
+            one.running = one.streaming + 8
+
+    verdict = only(window(foreign, looks=2))
+    assert verdict.evidence == (
+        "unexplained −16 at r0, r1: they have 27 running or waiting, 11 of them from here",
     )
 
 

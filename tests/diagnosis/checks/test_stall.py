@@ -29,7 +29,12 @@ def silent_without_readings(router: Router, seconds: float) -> None:
 def test_a_replica_that_does_nothing_is_named(change: Change) -> None:
     verdict = only(window(change))
     assert (verdict.code, verdict.side, verdict.replica) == ("stalled_replica", Side.ELSEWHERE, "r2")
-    assert verdict.evidence[0] == "16 requests are with it"
+    assert verdict.evidence[0] == "it has 16 requests"
+    assert ("its engine made no step in the whole window of 5 s" in verdict.evidence) is (
+        change is not silent_without_readings
+    )
+    assert "`replicarouter replicas drain r2`" in verdict.cure
+    assert "silent for health.stall_end are ended" in verdict.cure
 
 
 def test_the_routers_own_finding_is_told_by_one_page() -> None:

@@ -12,6 +12,10 @@ def test_the_router_says_what_it_is(watched: Watched) -> None:
     assert watched.samples("event_loop_lag_seconds") == {(): 0.25}
 
 
+def test_a_page_tells_when_it_was_written_to_the_millisecond(watched: Watched) -> None:
+    assert watched.samples("time_seconds") == {(): 1_700_000_000.25}
+
+
 def test_the_process_is_the_routers_own(watched: Watched) -> None:
     (cpu,) = watched.samples("process_cpu_seconds_total").values()
     used = os.times()
