@@ -163,7 +163,8 @@ class Demo:
             f"  clients  http://{HOST}:{self._port}\n"
             f"  status   http://{HOST}:{self._admin_port}/\n"
             f"  ledger   http://{HOST}:{self._admin_port}/admin/ledger\n"
-            f"  metrics  http://{HOST}:{self._admin_port}/metrics"
+            f"  metrics  http://{HOST}:{self._admin_port}/metrics\n"
+            f"  ask      replicarouter diagnose --router http://{HOST}:{self._port}"
         )
 
     async def _watch(self, reader: LedgerReader, display: Display) -> None:
