@@ -2,15 +2,19 @@
 #
 #   docker build -t replicarouter .
 #   docker run --publish 8080:8080 --stop-timeout 660 --volume ./router:/etc/replicarouter:ro replicarouter
+#
+# With `--build-arg EXTRAS=otel` it can send spans (tracing.otlp_endpoint); several extras: EXTRAS=otel,plot.
 
 # The version that the tests run on. Pin its digest too, where you build for production.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml README.md ./
 COPY replicarouter ./replicarouter
-RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+ARG EXTRAS=""
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".${EXTRAS:+[$EXTRAS]}"
 RUN python -m venv --without-pip /opt/replicarouter
-RUN pip --python /opt/replicarouter/bin/python install --no-cache-dir --no-index --find-links /wheels replicarouter
+RUN pip --python /opt/replicarouter/bin/python install --no-cache-dir --no-index --find-links /wheels \
+    "replicarouter${EXTRAS:+[$EXTRAS]}"
 
 FROM python:3.11.14-slim-bookworm
 LABEL org.opencontainers.image.title="replicarouter" \

@@ -38,7 +38,7 @@ from replicarouter.fleet.health import TICK, Health
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.probe import Prober
 from replicarouter.fleet.registry import Fleet
-from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.replica import FILE, Replica
 from replicarouter.fleet.scrape import Scraper
 from replicarouter.protocol.endpoints import Endpoints
 from replicarouter.proxy.aiohttp_connector import Connector
@@ -82,11 +82,11 @@ TURNS_TO_TELL = 3
 class Router:
     """One router in one process. Use it on a running loop: `start`, then `stop`."""
 
-    def __init__(self, settings: Settings, *, clock: Clock = time.monotonic) -> None:
+    def __init__(self, settings: Settings, *, origin: str = FILE, clock: Clock = time.monotonic) -> None:
         self.settings = settings
         self.ledger = Ledger()
         most = settings.admission.max_outstanding_per_replica
-        self.fleet = Fleet(settings.replicas, self.ledger, most=most)
+        self.fleet = Fleet(settings.replicas, self.ledger, most=most, origin=origin)
         self.metrics = Metrics()
         self._decisions = Decisions(settings.policy_options.decisions_per_second)
         self._desks = Desks(policy_plan(settings), self.metrics, self._decisions)
@@ -169,7 +169,7 @@ class Router:
         return self._admin.port if self._admin is not None else 0
 
     async def start(self) -> None:
-        """Probe every replica once, then listen. Raises `OSError` when a port is taken."""
+        """Probe every replica once, then listen. Raises `CannotListen`, as when a port is taken."""
         settings = self.settings
         # A probe has to find out whether the port still takes connections, so it never reuses one.
         trust = self._replica_tls.context

@@ -239,5 +239,14 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class CannotListen(OSError):
+    """`port` cannot be opened on this machine; `address` has its host too."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror or str(error))
+        self.port = port
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class SettingsError(Exception):
     """The settings cannot be used; the message has one line for each problem."""

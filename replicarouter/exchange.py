@@ -54,6 +54,7 @@ class Exchange:
     `commented_at`: when a comment of server-sent events came, `commented_after`: when the last byte before
     it and its like. `held`: no byte can come now, because the client takes nothing, or has not sent its
     body yet.
+    `asked_model` is what the client called the model, `model` what is told of it everywhere.
     `policy` is the one that chose its replica, `affinity` how it came to it.
     A time of 0 means: has not happened. What most requests never change is kept on the class.
     """
@@ -64,6 +65,7 @@ class Exchange:
     trace: Trace = UNTRACED
     past: tuple[PastAttempt, ...] = ()
     model = ""
+    asked_model = ""
     replica = ""
     stage = Stage.RECEIVING
     received_at = 0.0

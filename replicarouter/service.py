@@ -18,8 +18,14 @@ STATUS_PERIOD = 5.0
 DRAIN_PERIOD = 1.0
 """The same while requests are finished."""
 
+LEAST_PERIOD = 0.1
+"""Fewest seconds between two signs of life, however soon the service manager wants one."""
+
 EXTENSION = 15
 """Seconds that each word of a drain asks for: so long may the event loop be busy before it is stopped."""
+
+MOST_DIGITS = 20
+"""Those of the largest time that systemd knows, in microseconds."""
 
 PATIENCE = 1.0
 """Seconds to wait for a service manager that has no room for one more message."""
@@ -42,13 +48,13 @@ class ServiceManager:
     @classmethod
     def of(cls, environ: Mapping[str, str], pid: int) -> Self:
         """The one that started the process `pid`, by what it left in the environment."""
-        return cls(environ.get("NOTIFY_SOCKET"), _watchdog(environ, pid))
+        return cls(environ.get("NOTIFY_SOCKET") or None, _watchdog(environ, pid))
 
     @property
     def period(self) -> float:
         """Seconds between two signs of life: half of the time in which one is wanted, as
-        sd_watchdog_enabled(3) advises, or less."""
-        return min(STATUS_PERIOD, self._watchdog / 2) if self._watchdog else STATUS_PERIOD
+        sd_watchdog_enabled(3) advises, or less, but never so few that nothing else is done."""
+        return max(LEAST_PERIOD, min(STATUS_PERIOD, self._watchdog / 2)) if self._watchdog else STATUS_PERIOD
 
     def ready(self, status: str) -> None:
         """Requests are served: after the start, or again after a reload. Not said of one that stops."""
@@ -119,5 +125,10 @@ def _socket_name(address: str) -> str:
 
 def _watchdog(environ: Mapping[str, str], pid: int) -> float:
     """Seconds; 0 when no sign of life is wanted, or of another process."""
-    wanted, of = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
-    return int(wanted) / 1e6 if wanted.isdecimal() and of == str(pid) else 0.0
+    wanted, of = environ.get("WATCHDOG_USEC"), environ.get("WATCHDOG_PID") or str(pid)
+    if not wanted or of != str(pid):
+        return 0.0
+    if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= MOST_DIGITS):
+        log.warning("watchdog not understood", extra={"wanted": wanted[:MOST_DIGITS]})
+        return 0.0
+    return int(wanted) / 1e6

@@ -8,15 +8,18 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 
 from replicarouter.acceptance.door import Door, Meter
-from replicarouter.acceptance.errors import CheckError, Refused
-from replicarouter.acceptance.finding import Finding, skipped
+from replicarouter.acceptance.errors import CheckError, NoAnswer, Refused
+from replicarouter.acceptance.finding import Finding, failed, skipped
+from replicarouter.acceptance.keys import DENIED, KEY, REPLICA_KEY, TOKEN, Secret
 from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.prompts import Prompts
+from replicarouter.acceptance.reply import Reply, reason_in
 from replicarouter.acceptance.scene import Replica, Scene, Wishes
+from replicarouter.acceptance.words import START
 from replicarouter.clock import Clock
 
-ADMIN_PORT = 8081
-"""Where a router's admin API is unless it was moved."""
+CLIENTS_PORT, ADMIN_PORT = 8080, 8081
+"""Where a router serves, and where its admin API is, unless they were moved."""
 
 ROUTER_NAME = "replicarouter"
 """What a router calls itself under `/version`."""
@@ -25,11 +28,13 @@ ROUTER_NAME = "replicarouter"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where to look. `admin` "" is the admin port's default at the same host; `replicas` replace what it
-    tells. Keys are empty where none is needed: `key` is for `url`, `replica_key` for the replicas."""
+    tells, and with `router_only` nobody is asked for them. Keys are empty where none is needed: `key` is for
+    `url`, `replica_key` for the replicas."""
 
     url: str
     admin: str = ""
     replicas: tuple[str, ...] = ()
+    router_only: bool = False
     key: str = ""
     token: str = ""
     replica_key: str = ""
@@ -38,24 +43,29 @@ class Place:
 async def discover(
     place: Place, wishes: Wishes, session: aiohttp.ClientSession, clock: Clock, source: Random
 ) -> Scene:
-    """Look around; raises `CheckError` when nothing answers at the address, or it wants a key."""
+    """Look around; raises `CheckError` when nothing answers at the address, it wants a
+    key, or it is not what there is to check."""
     make = _Maker(session, clock, Meter())
     main = make.door(_name_of(place.url), place.url, place.key)
-    router = await _is_router(main)
+    router = await _is_router(main, place.key)
     if router:
         main.name = "the router"
         behind = await _behind(place, make)
-    listed, unlisted = await _cards(main)
+    elif place.router_only:
+        raise CheckError("no router is here, as --router-only wants")
+    listing = await _list(main, KEY, place.key)
+    if listing.denied:
+        raise CheckError(f"{listing.problem}: {listing.cure}")
     if not router:
-        behind = _Behind((Replica(door=main, cards=listed, problem=unlisted),), None, None)
+        behind = _Behind((_replica(main, listing, {}),), None, None)
     return Scene(
         main=main,
         router=router,
         replicas=behind.replicas,
         admin=behind.admin,
         blind=behind.blind,
-        listed=listed,
-        unlisted=unlisted,
+        listed=listing.cards,
+        unlisted=listing.problem,
         wishes=wishes,
         prompts=Prompts(source),
         clock=clock,
@@ -84,67 +94,116 @@ class _Behind:
     blind: Finding | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The model cards of a door, or what is wrong and what helps. `denied`: it wants another key."""
+
+    cards: Sequence[Mapping[str, object]] = ()
+    problem: str = ""
+    cure: str = ""
+    denied: bool = False
+
+
 async def _behind(place: Place, make: _Maker) -> _Behind:
+    if place.router_only:
+        return _Behind((), None, skipped("only the router is checked (--router-only)"))
     admin = make.door("the admin API", place.admin or _beside(place.url), place.token)
-    rows, blind = await _rows(admin)
+    rows, blind = await _rows(admin, place.token)
     if place.replicas:
         known = {str(row["url"]).rstrip("/"): row for row in rows}
         rows = [{"url": url, **known.get(url.rstrip("/"), {})} for url in place.replicas]
     looks = await together(
-        _look(make.door(_row_name(row), str(row["url"]), place.replica_key), row) for row in rows
+        _look(make.door(_row_name(row), str(row["url"]), place.replica_key), row, place.replica_key)
+        for row in rows
     )
     replicas = tuple(look for look in looks if isinstance(look, Replica))
     return _Behind(replicas, None if blind else admin, None if place.replicas else blind)
 
 
-async def _is_router(main: Door) -> bool:
+async def _is_router(main: Door, key: str) -> bool:
     reply = await main.get("/version")
-    if reply.status in {401, 403}:
-        raise Refused(reply.place, reply.status, "it wants a key (--key)")
+    if reply.status in DENIED:
+        if "admin token" in reason_in(reply.body):
+            raise _wrong_port(main)
+        raise Refused(reply.place, reply.status, f"{KEY.trouble(key)}: {KEY.cure(key)}")
     try:
-        return reply.document().get("name") == ROUTER_NAME
+        router = reply.document().get("name") == ROUTER_NAME
     except CheckError:
         return False
+    if router and _rows_in(await main.get("/admin/replicas")) is not None:
+        raise _wrong_port(main)
+    return router
 
 
-async def _rows(admin: Door) -> tuple[list[Mapping[str, object]], Finding | None]:
+def _wrong_port(main: Door) -> CheckError:
+    other = _beside(main.url, CLIENTS_PORT)
+    return CheckError(f"this is the operator's port; check the clients' port, such as {other}")
+
+
+async def _rows(admin: Door, token: str) -> tuple[Sequence[Mapping[str, object]], Finding | None]:
     """The replicas as the admin API tells them, or why it does not."""
+    told = f"the admin API at {admin.url}"
     try:
-        listed = (await admin.get("/admin/replicas")).document().get("replicas")
-    except CheckError as error:
-        cure = "give --admin URL"
-        if isinstance(error, Refused) and error.status == 401:
-            cure = "give --token, or set REPLICAROUTER_ADMIN__TOKEN"
-        why = f"the replicas are not known ({error})"
-        return [], skipped(why, f"{cure}, or --replica URL for each")
-    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    return [row for row in rows if isinstance(row.get("url"), str)], None
+        reply = await admin.get("/admin/replicas")
+    except NoAnswer:
+        return [], failed(f"{told} does not answer", "give --admin URL")
+    rows = _rows_in(reply)
+    if rows is not None:
+        return rows, None
+    if reply.status not in DENIED:
+        return [], failed(f"{told} answers {reply.status}, as another program would", "give --admin URL")
+    reason = reason_in(reply.body)
+    if "loopback" in reason:
+        cure = "set the router's admin.token and give it with --token"
+        return [], failed(f"{told} answers {reply.status}: {reason.rstrip('.')}", cure)
+    return [], failed(f"{told} answers {reply.status}: {TOKEN.trouble(token)}", TOKEN.cure(token))
 
 
-async def _look(door: Door, row: Mapping[str, object]) -> Replica:
-    cards, problem = await _cards(door)
+def _rows_in(reply: Reply) -> Sequence[Mapping[str, object]] | None:
+    """The replicas in an answer of the admin API; None when it is none."""
+    try:
+        listed = reply.document().get("replicas")
+    except CheckError:
+        return None
+    if not isinstance(listed, list):
+        return None
+    return [row for row in listed if isinstance(row, dict) and isinstance(row.get("url"), str)]
+
+
+async def _look(door: Door, row: Mapping[str, object], key: str) -> Replica:
+    return _replica(door, await _list(door, REPLICA_KEY, key), row)
+
+
+def _replica(door: Door, listing: _Listing, row: Mapping[str, object]) -> Replica:
     return Replica(
         door=door,
-        cards=cards,
-        problem=problem,
+        cards=listing.cards,
+        problem=listing.problem,
+        cure=listing.cure,
         state=str(row.get("state") or ""),
         why=str(row.get("why") or ""),
         version=str(row.get("engine_version") or ""),
     )
 
 
-async def _cards(door: Door) -> tuple[list[Mapping[str, object]], str]:
-    """The model cards of a door, and what is wrong if there are none."""
+async def _list(door: Door, secret: Secret, key: str) -> _Listing:
+    """The model cards of a door; `key` is what is sent there, a secret of this kind."""
     try:
         listed = (await door.get("/v1/models")).document().get("data")
+    except NoAnswer as error:
+        return _Listing(problem=str(error), cure=START)
     except Refused as refusal:
-        hint = " (--replica-key?)" if refusal.status == 401 else ""
-        return [], f"{refusal}{hint}"
+        if refusal.status in DENIED:
+            why = f"{door.name} answers {refusal.status}: {secret.trouble(key)}"
+            return _Listing(problem=why, cure=secret.cure(key), denied=True)
+        return _Listing(problem=str(refusal), cure="look into its log")
     except CheckError as error:
-        return [], str(error)
+        return _Listing(problem=str(error), cure="is another program answering?")
     cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
     cards = [card for card in cards if isinstance(card.get("id"), str)]
-    return list(cards), "" if cards else f"{door.name} lists no model"
+    if not cards:
+        return _Listing(problem=f"{door.name} lists no model", cure="look into its log")
+    return _Listing(cards)
 
 
 def _row_name(row: Mapping[str, object]) -> str:
@@ -155,8 +214,8 @@ def _name_of(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _beside(url: str) -> str:
-    """The admin port's default address at the host of `url`; it speaks plain HTTP."""
+def _beside(url: str, port: int = ADMIN_PORT) -> str:
+    """Another port at the host of `url`, by default the admin port, which speaks plain HTTP."""
     host = urlsplit(url).hostname or ""
     name = f"[{host}]" if ":" in host else host
-    return urlunsplit(("http", f"{name}:{ADMIN_PORT}", "", "", ""))
+    return urlunsplit(("http", f"{name}:{port}", "", "", ""))

@@ -1,5 +1,6 @@
 """The acceptance as people and programs read it: lines of a table, and a document. No I/O."""
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from rich.text import Text
 
 from replicarouter.acceptance.finding import Result, Status
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import names
+from replicarouter.acceptance.words import counted, names
 
 _STYLES = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIPPED: "dim"}
 _PLURALS = {
@@ -19,17 +20,14 @@ _PLURALS = {
     Status.SKIPPED: "skipped",
 }
 _NAME, _STATUS = 15, 9
+_BEFORE_UNIT, _NO_BREAK = re.compile(r"(?<=\d) (?=m?s\b|streams?:)"), "\N{NO-BREAK SPACE}"
 _LEAST_WORDS = 30
 """Columns that are kept for words on the narrowest terminal."""
 
 
 def heading(scene: Scene, width: int) -> Text:
     """What is being looked at, and the titles of the columns."""
-    what = "a single engine"
-    if scene.router:
-        known = [replica.name for replica in scene.replicas]
-        what = f"a router and {len(known)} replicas: {names(known)}" if known else "a router"
-    told = textwrap.fill(f"{scene.main.url}: {what}", width)
+    told = "\n".join(_wrapped(f"{scene.main.url}: {_what(scene)}", width))
     return Text(f"{told}\n\n{'check':{_NAME}}{'result':{_STATUS}}why\n{'-' * min(width, 79)}")
 
 
@@ -52,7 +50,7 @@ def closing(scene: Scene, results: Sequence[Result], width: int) -> Text:
     counts = Counter(result.finding.status for result in results)
     told = ", ".join(f"{counts[status]} {_PLURALS[status]}" for status in Status if counts[status])
     meter = scene.meter
-    cost = f"{meter.requests} requests sent, {meter.prompt_tokens:,} prompt and"
+    cost = f"{counted(meter.requests, 'request')} sent, {meter.prompt_tokens:,} prompt and"
     cost += f" {meter.completion_tokens:,} generated tokens"
     verdict = "accepted" if accepted(results) else "not accepted"
     text = Text(textwrap.fill(f"{verdict}: {told or 'nothing was checked'}; {cost}", width))
@@ -75,6 +73,7 @@ def document(scene: Scene, results: Sequence[Result]) -> dict[str, Any]:
             {"name": replica.name, "url": replica.door.url, "models": replica.models}
             for replica in scene.replicas
         ],
+        "replicas_unknown": scene.blind.why if scene.blind else None,
         "accepted": accepted(results),
         "counts": {status.value: counts[status] for status in Status},
         "requests": scene.meter.requests,
@@ -84,5 +83,19 @@ def document(scene: Scene, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def _what(scene: Scene) -> str:
+    if not scene.router:
+        return "a single engine"
+    blind = scene.blind
+    if blind is not None and blind.status is Status.FAIL:
+        return f"a router; its replicas are NOT known: {blind.why} ({blind.cure})"
+    if blind is not None:
+        return f"a router; {blind.why}"
+    known = [replica.name for replica in scene.replicas]
+    return f"a router and {counted(len(known), 'replica')}: {names(known)}" if known else "a router"
+
+
 def _wrapped(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    whole = _BEFORE_UNIT.sub(_NO_BREAK, text)
+    lines = textwrap.wrap(whole, room, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines] or [""]

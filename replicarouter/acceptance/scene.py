@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replicarouter.acceptance.door import Door, Meter
-from replicarouter.acceptance.finding import Finding, skipped
+from replicarouter.acceptance.finding import Finding, Status, skipped
 from replicarouter.acceptance.prompts import Prompts
 from replicarouter.clock import Clock
 
@@ -26,11 +26,12 @@ class Wishes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One replica: its own door, and what it and the router's admin API say of it. `problem` is why its
-    model cards are missing; `state` and `why` are empty where nobody told them."""
+    model cards are missing, `cure` what helps; `state` and `why` are empty where nobody told them."""
 
     door: Door
     cards: Sequence[Mapping[str, object]] = ()
     problem: str = ""
+    cure: str = ""
     state: str = ""
     why: str = ""
     version: str = ""
@@ -54,8 +55,8 @@ class Replica:
 class Scene:
     """All that a check may look at. `main` is the address that was given; `router` says whether a router is
     there, whose replicas are `replicas` (else there is one, the engine itself). `blind` is why they are not
-    known, and what would help. `listed` are the models of the main address; `unlisted` says why there is
-    no list."""
+    known and what would help: failed, or skipped where they were not wanted. `listed` are the models of the
+    main address; `unlisted` says why there is no list."""
 
     main: Door
     router: bool
@@ -68,6 +69,12 @@ class Scene:
     prompts: Prompts
     clock: Clock
     meter: Meter = field(default_factory=Meter)
+
+    @property
+    def unseen(self) -> str:
+        """What to say instead of something about the replicas when these are not known."""
+        meant = self.blind is not None and self.blind.status is not Status.FAIL
+        return "only the router is checked" if meant else "the replicas are not known"
 
     @property
     def models(self) -> list[str]:
@@ -90,7 +97,7 @@ class Scene:
     def too_few(self, model: str) -> Finding | None:
         """Why replicas cannot be compared; None when they can."""
         if self.blind is not None:
-            return skipped("the replicas are not known")
+            return skipped(self.unseen)
         if len(self.serving(model)) < 2:
             return skipped("fewer than two replicas: nothing to compare")
         return None

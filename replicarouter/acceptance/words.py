@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+START = "start it, or take it out of the fleet"
+"""The cure of what refuses connections."""
+
 MOST_NAMES = 4
 """Names that are listed before the rest is a number."""
 
@@ -30,7 +33,12 @@ def several(problems: Sequence[str]) -> str:
 
 def addresses(asked: Sequence[object]) -> str:
     """How many places were asked."""
-    return "1 address" if len(asked) == 1 else f"{len(asked)} addresses"
+    return f"{len(asked)} address" + ("" if len(asked) == 1 else "es")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def seconds(value: float | None) -> str:

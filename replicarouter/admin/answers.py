@@ -83,7 +83,7 @@ class OwnAnswers:
         """Why nobody is ready; a name holds the address of its replica, unless another is given."""
         for number, replica in enumerate(self._fleet, 1):
             name = replica.name if self._exposing() else f"replica {number}"
-            yield f"{name}: {replica.state.value} ({replica.why})"
+            yield f"{name}: {replica.state.value} ({replica.reason})"
 
     def _say_version(self, _query: str) -> LocalAnswer:
         return LocalAnswer(200, self._version)

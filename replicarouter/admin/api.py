@@ -157,12 +157,14 @@ class AdminApi:
         return _json({"id": request.match_info["id"]}, status=202)
 
     async def _errors(self, _request: web.Request) -> web.StreamResponse:
-        """The latest failures, with the time of day: logs and clients know no other."""
-        rows = self._recent.rows(self._sources.clock())
-        now = time.time()
-        for row in rows:
-            row["at"] = datetime.fromtimestamp(now - row["age"], UTC).isoformat(timespec="milliseconds")
-        return _json({"errors": rows})
+        """The latest failures, and apart from them the clients that left; with the time of day, as logs and
+        clients know no other."""
+        now = self._sources.clock()
+        errors, departures = self._recent.failures(now), self._recent.departures(now)
+        today = time.time()
+        for row in (*errors, *departures):
+            row["at"] = datetime.fromtimestamp(today - row["age"], UTC).isoformat(timespec="milliseconds")
+        return _json({"errors": errors, "departures": departures})
 
     async def _latest_decisions(self, _request: web.Request) -> web.StreamResponse:
         latest = self._decisions.latest(LISTED, self._sources.clock())

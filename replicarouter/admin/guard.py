@@ -1,5 +1,6 @@
 """Who may come in through the operator's door."""
 
+import hashlib
 import hmac
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ class Guard:
     """Asks for the token; without one, for a request that no page of another site can make."""
 
     def __init__(self, settings: AdminSettings) -> None:
-        self._token = settings.token.get_secret_value() if settings.token else None
+        self._token = _digest(settings.token.get_secret_value()) if settings.token else None
         self._hosts = LOOPBACK_NAMES | {settings.host}
 
     def refusal(self, request: web.Request) -> RouterError | None:
@@ -29,7 +30,7 @@ class Guard:
         if request.path in OPEN_PATHS:
             return None
         if self._token is not None:
-            return None if self._shows_token(request, self._token) else _TOKEN_WANTED
+            return _token_refusal(request, self._token)
         # Without a token only loopback can reach this port; a web page in a local browser must not.
         host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
         names = [host] if origin is None else [host, origin.partition("://")[2]]
@@ -41,12 +42,20 @@ class Guard:
             return InvalidApiKey("Without an admin token pages of other ports may change nothing.")
         return _form_refusal(request)
 
-    def _shows_token(self, request: web.Request, token: str) -> bool:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given), _bytes(token))
+
+_NO_TOKEN = InvalidApiKey(
+    "This port asks for the admin token: send it as Authorization: Bearer TOKEN.", param="authorization"
+)
+_WRONG_TOKEN = InvalidApiKey("This is not the admin token.", param="authorization")
 
 
-_TOKEN_WANTED = InvalidApiKey("Send the admin token: Authorization: Bearer TOKEN.", param="authorization")
+def _token_refusal(request: web.Request, token: bytes) -> RouterError | None:
+    """Whether a token was sent is no secret. Digests are compared, in a time that tells nothing of the token,
+    its length included."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not given.strip():
+        return _NO_TOKEN
+    return None if hmac.compare_digest(_digest(given), token) else _WRONG_TOKEN
 
 
 def _form_refusal(request: web.Request) -> RouterError | None:
@@ -67,5 +76,5 @@ def _host_of(netloc: str) -> str:
         return ""
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

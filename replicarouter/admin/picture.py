@@ -118,7 +118,8 @@ class Picture:
             "affinity": facts.by("result", "affinity_total"),
             "replicas": replicas,
             "verdicts": self._verdicts,
-            "errors": self._recent.rows(now, ERRORS),
+            "errors": self._recent.failures(now, ERRORS),
+            "departed": self._recent.departed(now),
         }
 
     def _judge(self) -> None:

@@ -2,6 +2,8 @@
 
 from aiohttp import web
 
+from replicarouter.errors import CannotListen
+
 LINGER = 1.0
 """Seconds an operator's request may go on when the router stops."""
 
@@ -20,9 +22,12 @@ class AdminPort:
         return int(self._runner.addresses[0][1]) if self._runner.addresses else 0
 
     async def open(self, host: str, port: int) -> None:
-        """Listen; port 0 takes a free one. Raises `OSError` when the port is taken."""
+        """Listen; port 0 takes a free one. Raises `CannotListen`, as when the port is taken."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            raise CannotListen(host, port, error) from error
 
     async def close(self) -> None:
         """Listen no more."""

@@ -24,6 +24,7 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Policy, View, Wait
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import AdmissionSettings
+from replicarouter.words import counted
 
 HELD = 0.5
 """The share of the longest wait in the queue for which a policy may hold a request."""
@@ -140,7 +141,7 @@ class Admission(FleetListener):
                 self.give_back(granted.result(), pool, outcome=CLIENT_GONE, failed=False)
             if isinstance(error, TimeoutError):
                 raise QueueTimeout(
-                    f"No replica had room within {seconds:g} seconds; try again later."
+                    f"No replica had room within {counted(seconds, 'second')}; try again later."
                 ) from None
             raise
         finally:
@@ -264,10 +265,8 @@ class Admission(FleetListener):
     def _make_room(self, newcomer: Waiter) -> None:
         shed = self._queue.to_shed_for(newcomer.account, newcomer.exchange.priority)
         if shed is None:
-            raise QueueFull(
-                f"{len(self._queue.waiters)} requests are waiting already (setting admission.max_queued); "
-                "try again shortly."
-            )
+            here = f"{counted(len(self._queue.waiters), 'request')} (setting admission.max_queued)"
+            raise QueueFull(f"The queue is full with {here}; try again shortly.")
         full = "The queue is full, and this request had to make room; try again shortly."
         self._put_out(shed, QueueFull(full))
 
@@ -397,4 +396,4 @@ class Admission(FleetListener):
 def _why_none(pool: Pool, tried: Sequence[Replica]) -> str:
     if tried:
         return "No other replica is ready to take this request; try again shortly."
-    return f"None of the {len(pool.replicas)} replicas of this model is ready; try again shortly."
+    return f"No replica of this model is ready (it has {len(pool.replicas)}); try again shortly."

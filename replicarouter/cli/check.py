@@ -23,16 +23,13 @@ from replicarouter.acceptance import (
     inspect,
     open_session,
 )
+from replicarouter.acceptance.keys import KEY, REPLICA_KEY, TOKEN
 from replicarouter.acceptance.report import accepted, closing, document, heading, row
 from replicarouter.cli import CommandFailed
-from replicarouter.cli.replicas import TOKEN_VARIABLE
 from replicarouter.cli.startup import raise_descriptor_limit
 
 NAME = "check"
 HELP = "acceptance test of a fleet or a single engine"
-
-KEY_VARIABLE = "OPENAI_API_KEY"
-REPLICA_KEY_VARIABLE = "VLLM_API_KEY"
 
 WIDTH = 80
 """Columns where there is no terminal."""
@@ -42,7 +39,8 @@ Acceptance of a fleet: asks the router, and each replica past it, what users
 will rely on, and says of each check whether it passes, why, and what to change.
 
 URL is a router's main port or a single engine. The replicas behind a router
-are told by its admin API, or given with --replica.
+are told by its admin API, or given with --replica. Where they are not known the
+acceptance fails, unless --router-only says that the router alone will do.
 """
 
 _EPILOG = """\
@@ -100,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.url is None:
         arguments.parser.error("say which URL to check")
+    if arguments.router_only and (arguments.replica or arguments.admin):
+        arguments.parser.error("--router-only asks neither --admin nor --replica: leave one out")
     raise_descriptor_limit()
     return asyncio.run(_check(arguments))
 
@@ -142,6 +142,7 @@ def _place(arguments: argparse.Namespace) -> Place:
         url=arguments.url,
         admin=arguments.admin or "",
         replicas=tuple(arguments.replica or ()),
+        router_only=arguments.router_only,
         key=arguments.key or "",
         token=arguments.token or "",
         replica_key=arguments.replica_key or "",
@@ -152,13 +153,11 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     flag = parser.add_argument_group("where it looks").add_argument
     flag("--admin", metavar="URL", type=_url, help="the router's admin port (default: 8081 at the same host)")
     flag("--replica", metavar="URL", type=_url, action="append", help="a replica behind it; may repeat")
-    keys = (
-        ("--key", KEY_VARIABLE, "key for URL"),
-        ("--token", TOKEN_VARIABLE, "token of the admin port"),
-        ("--replica-key", REPLICA_KEY_VARIABLE, "key for the replicas themselves"),
-    )
-    for name, variable, told in keys:
-        flag(name, metavar="KEY", default=os.environ.get(variable), help=f"{told} (or set {variable})")
+    flag("--router-only", action="store_true", help="ask the router, and no replica past it")
+    secrets = {KEY: "key for URL", TOKEN: "token of the admin port", REPLICA_KEY: "key for the replicas"}
+    for secret, what in secrets.items():
+        told = f"{what} (or set {secret.variable})"
+        flag(secret.flag, metavar=secret.noun.upper(), default=os.environ.get(secret.variable), help=told)
 
 
 def _line(check: Check) -> str:

@@ -17,6 +17,8 @@ from replicarouter.cli.settings_flags import (
 from replicarouter.settings import Loaded, ReplicaSettings, Settings, load_settings
 from replicarouter.settings.keys import Key, keys_of
 from replicarouter.settings.scope import scope_note
+from replicarouter.tracing.opening import check_extra
+from replicarouter.words import counted
 
 NAME = "config"
 HELP = "show, check and explain settings"
@@ -83,8 +85,8 @@ def _replica_text(replica: ReplicaSettings) -> str:
 
 def _check(arguments: argparse.Namespace) -> str:
     loaded = load_settings(flags={}, environ={}, config=arguments.file)
-    count = len(loaded.settings.replicas)
-    replicas = "1 replica" if count == 1 else f"{count} replicas"
+    check_extra(loaded.settings.tracing)
+    replicas = counted(len(loaded.settings.replicas), "replica")
     return f"{arguments.file}: OK, {replicas}, policy {loaded.settings.policy}"
 
 

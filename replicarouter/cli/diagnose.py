@@ -21,7 +21,7 @@ from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.diagnosis.text import conclusion, conclusion_lines, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Expectations, Verdict
 from replicarouter.diagnosis.window import Window
-from replicarouter.diagnosis.words import counted, seconds
+from replicarouter.diagnosis.words import counted, length
 
 NAME = "diagnose"
 HELP = "say where the requests are, and what limits them"
@@ -150,7 +150,7 @@ class Report:
         """For people."""
         looks = counted(len(self.window.snapshots), "look")
         if self.window.seconds:
-            looks = f"{looks} over {seconds(self.window.seconds)}"
+            looks = f"{looks} over {length(self.window.seconds)}"
         lines = [
             f"router {self.version or 'of unknown version'} at {self.origin}, {looks}",
             *(f"note: {notice}" for notice in self.notices),

@@ -18,6 +18,7 @@ from replicarouter.simulator import PROFILES, EngineOptions, SimulatedEngine, st
 from replicarouter.simulator.faults import KINDS, LOADING
 from replicarouter.simulator.records import NONCE_HEADER
 from replicarouter.tasks import TaskSet
+from replicarouter.words import counted
 
 NAME = "engine"
 HELP = "run simulated vLLM replicas"
@@ -280,9 +281,9 @@ class _Journal:
 def _start_block(options: EngineOptions, engines: list[SimulatedEngine]) -> str:
     pace = f"{options.speed:g} times its speed" if options.speed else "without its delays"
     title = (
-        f"simulated engines: model {options.model}, profile {options.profile} at {pace},"
-        f" max-num-seqs {options.max_num_seqs},"
-        f" KV cache {options.kv_blocks} blocks of {options.block_size} tokens"
+        f"{counted(len(engines), 'simulated engine')}: model {options.model}, profile {options.profile}"
+        f" at {pace}, max-num-seqs {options.max_num_seqs},"
+        f" KV cache {counted(options.kv_blocks, 'block')} of {counted(options.block_size, 'token')}"
     )
     controlled = options.control_port is not None
     rows = [f"  {e.url}" + f"  control {e.control_url}" * controlled for e in engines]

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 from replicarouter.cli import CommandFailed
+from replicarouter.errors import InvalidApiKey, UnknownPath
+from replicarouter.words import counted
 
 NAME = "replicas"
 HELP = "list, add, drain and remove replicas of a running router"
@@ -136,7 +138,7 @@ def _drain(router: "_Router", arguments: argparse.Namespace) -> str:
         _wait(router, arguments)
         row["outstanding"] = 0
     if row["outstanding"]:
-        return f"{arguments.name} drains; {row['outstanding']} requests still run there\n"
+        return f"{arguments.name} drains; {_still(row['outstanding'])} there\n"
     return f"{arguments.name} is drained; nothing runs there\n"
 
 
@@ -151,7 +153,7 @@ def _remove(router: "_Router", arguments: argparse.Namespace) -> str:
         _wait(router, arguments)
         row = None
     if row:
-        return f"{arguments.name} leaves; {row['outstanding']} requests still run there\n"
+        return f"{arguments.name} leaves; {_still(row['outstanding'])} there\n"
     return f"{arguments.name} is removed\n"
 
 
@@ -165,7 +167,7 @@ def _wait(router: "_Router", arguments: argparse.Namespace) -> None:
             return
         if end is not None and time.monotonic() >= end:
             raise CommandFailed(
-                f"{left} requests still run at {arguments.name} after {arguments.timeout:g} seconds; "
+                f"{_still(left)} at {arguments.name} after {counted(arguments.timeout, 'second')}; "
                 "it goes on draining"
             )
         time.sleep(POLL_INTERVAL)
@@ -201,20 +203,32 @@ class _Router:
             raise CommandFailed("the token holds characters that no token can have") from None
         finally:
             connection.close()
-        return _understood(answer.status, content, self.admin)
+        return self._understood(answer.status, content)
 
-
-def _understood(status: int, content: bytes, admin: str) -> Any:
-    if status == http.HTTPStatus.NO_CONTENT:
-        return None
-    try:
-        document = json.loads(content)
-        if status < http.HTTPStatus.BAD_REQUEST:
-            return document
-        message = document["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        raise CommandFailed(f"{admin} is no router's admin port: it answers {status}") from None
-    raise CommandFailed(message)
+    def _understood(self, status: int, content: bytes) -> Any:
+        if status == http.HTTPStatus.NO_CONTENT:
+            return None
+        try:
+            document = json.loads(content)
+            if status < http.HTTPStatus.BAD_REQUEST:
+                return document
+            error = document["error"]
+            code, message, param = error["code"], error["message"], error.get("param")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise CommandFailed(f"{self.admin} is no router's admin port: it answers {status}") from None
+        refused = code == InvalidApiKey.code
+        astray = code == UnknownPath.code and "admin API" not in message
+        if astray or (refused and "API key" in message):
+            raise CommandFailed(
+                f"{self.admin} is the clients' port; give --admin the admin port, such as {ADMIN}"
+            )
+        if refused and param == "authorization":
+            raise CommandFailed(
+                f"the token is wrong: {self.admin} has another admin.token"
+                if self.token
+                else f"the admin port asks for its token: give --token, or set {TOKEN_VARIABLE}"
+            )
+        raise CommandFailed(message)
 
 
 def _path(name: str) -> str:
@@ -239,6 +253,10 @@ def _shaped(arguments: argparse.Namespace) -> dict[str, Any]:
         "labels": dict(arguments.label) if arguments.label else None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _still(outstanding: int) -> str:
+    return f"{counted(outstanding, 'request')} still {'runs' if outstanding == 1 else 'run'}"
 
 
 def _waits(arguments: argparse.Namespace) -> bool:

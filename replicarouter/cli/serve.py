@@ -19,14 +19,16 @@ from replicarouter.app import Router
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
 from replicarouter.cli.startup import raise_descriptor_limit, return_large_blocks, start_up_block
-from replicarouter.errors import SettingsError
+from replicarouter.errors import CannotListen, SettingsError
 from replicarouter.fleet.lifecycle import State
+from replicarouter.fleet.replica import FILE, SETTINGS
 from replicarouter.reload.files import files_of
 from replicarouter.reload.reloader import Reloader
 from replicarouter.service import ServiceManager
 from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet
 from replicarouter.telemetry import logs
+from replicarouter.words import counted
 
 NAME = "serve"
 HELP = "run the router"
@@ -56,28 +58,32 @@ def run(arguments: argparse.Namespace) -> int:
     def load() -> Settings:
         return settings_from(arguments, os.environ).settings
 
-    settings = load()
+    loaded = settings_from(arguments, os.environ)
+    settings = loaded.settings
+    origin = FILE if loaded.origins["replicas"] == str(arguments.config) else SETTINGS
     if arguments.watch and not files_of(settings, arguments.config):
         raise SettingsError("--watch: there is no file to watch; give --config FILE")
     logs.set_up(settings.log.level, settings.log.format)
     return_large_blocks()
     descriptors = raise_descriptor_limit()
-    return uvloop.run(_serve(_Order(settings, load, arguments.config, arguments.watch), descriptors))
+    return uvloop.run(_serve(_Order(settings, load, arguments.config, arguments.watch, origin), descriptors))
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What to serve by, how to read it again, and whether to do so when its files change."""
+    """What to serve by, how to read it again, whether to do so when its files change, and where the list of
+    replicas is from."""
 
     settings: Settings
     load: Callable[[], Settings]
     config: Path | None
     watch: bool
+    origin: str
 
 
 async def _serve(order: _Order, descriptors: int) -> int:
     settings = order.settings
-    router = Router(settings)
+    router = Router(settings, origin=order.origin)
     manager = ServiceManager.of(os.environ, os.getpid())
     loop = asyncio.get_running_loop()
     this = asyncio.current_task()
@@ -91,7 +97,7 @@ async def _serve(order: _Order, descriptors: int) -> int:
         await router.start()
     except asyncio.CancelledError:
         return 0
-    except OSError as error:
+    except CannotListen as error:
         raise CommandFailed(_cannot_listen(settings, error)) from error
     signals: asyncio.Queue[str] = asyncio.Queue()
     for number in STOPPING:
@@ -140,13 +146,13 @@ async def _reload(router: Router, reloader: Reloader, manager: ServiceManager) -
 
 def _status(router: Router) -> str:
     """One line for `systemctl status`."""
-    in_flight = len(router.ledger.in_flight)
+    requests = counted(len(router.ledger.in_flight), "request")
     if router.draining:
-        return f"draining {in_flight} requests"
+        return f"draining {requests}"
     replicas = router.fleet.replicas
     ready = sum(replica.state is State.READY for replica in replicas)
     kept = "" if router.reloaded else "; settings not reloaded, the log says why"
-    return f"{ready} of {len(replicas)} replicas ready, {in_flight} requests in flight{kept}"
+    return f"{ready} of {counted(len(replicas), 'replica')} ready, {requests} in flight{kept}"
 
 
 def _how_to_reload(order: _Order) -> str:
@@ -175,7 +181,7 @@ async def _wind_down(router: Router, signals: "asyncio.Queue[str]", manager: Ser
 
     tasks.start(drain(), "drain")
     tasks.start(second_signal(), "second signal")
-    manager.stopping(f"draining {len(router.ledger.in_flight)} requests")
+    manager.stopping(f"draining {counted(len(router.ledger.in_flight), 'request')}")
     tasks.start(manager.keep_draining(partial(_status, router)), "tell the service manager")
     await drained.wait()
     await tasks.close()
@@ -186,13 +192,8 @@ async def _wind_down(router: Router, signals: "asyncio.Queue[str]", manager: Ser
     return 1 if forced else 0
 
 
-def _cannot_listen(settings: Settings, error: OSError) -> str:
-    ports = f"{settings.host}:{settings.port}"
-    if settings.admin.port:
-        ports += f" or {settings.admin.host}:{settings.admin.port}"
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port in use: cannot listen on {ports}; "
-            "stop what listens there, or choose --port or --admin-port"
-        )
-    return f"cannot listen on {ports}: {error.strerror or error}"
+def _cannot_listen(settings: Settings, error: CannotListen) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return f"cannot listen on {error.address}: {error.strerror}"
+    flag = "--port" if error.port == settings.port else "--admin-port"
+    return f"port in use: cannot listen on {error.address}; stop what listens there, or choose another {flag}"

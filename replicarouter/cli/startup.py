@@ -10,6 +10,7 @@ from replicarouter import __version__
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import Settings
+from replicarouter.words import counted, printable
 
 ASSUMED_MAX_NUM_SEQS = 256
 """vLLM's usual default, for replicas whose own is not configured."""
@@ -74,7 +75,7 @@ def start_up_block(
     ready = sum(replica.state is State.READY for replica in replicas)
     limit = settings.connector.limit or "none"
     assumed = (
-        f" ({ASSUMED_MAX_NUM_SEQS} assumed for {capacity.assumed} replicas without max_num_seqs)"
+        f" ({ASSUMED_MAX_NUM_SEQS} assumed for {counted(capacity.assumed, 'replica')} without max_num_seqs)"
         if capacity.assumed
         else ""
     )
@@ -84,14 +85,15 @@ def start_up_block(
         f"  clients      {'https' if settings.tls.cert else 'http'}://{_in_url(settings.host)}:{port}",
         f"  operators    {admin}",
         f"  policy       {_policies(settings)}",
-        f"  connector    limit {limit}; the fleet can run {capacity.requests} requests{assumed}",
+        f"  connector    limit {limit}; the fleet can run {counted(capacity.requests, 'request')}{assumed}",
         f"  descriptors  {descriptors}; a request takes two",
         f"  settings     read again {reload}",
         f"  replicas     {ready} of {len(replicas)} ready",
         *(f"    {_replica_line(replica)}" for replica in replicas),
         *(f"  warning: {text}" for text in _warnings(settings, replicas, capacity, descriptors)),
     ]
-    return "\n".join(lines) + "\n"
+    # Names and reasons are as engines write them.
+    return "".join([f"{printable(line)}\n" for line in lines])
 
 
 def _policies(settings: Settings) -> str:
@@ -108,7 +110,7 @@ def _in_url(host: str) -> str:
 
 def _replica_line(replica: Replica) -> str:
     models = ", ".join(card["id"] for card in replica.cards or ()) or "models unknown"
-    reason = "" if replica.state is State.READY else f" ({replica.why})"
+    reason = "" if replica.state is State.READY else f" ({replica.reason})"
     return f"{replica.name}  {replica.state.value}{reason}  {models}"
 
 
@@ -118,8 +120,8 @@ def _warnings(
     limit = settings.connector.limit
     if 0 < limit < capacity.requests:
         yield (
-            f"connector.limit {limit} is below the {capacity.requests} requests the fleet can run: "
-            f"the rest will wait in the router while engines idle; set --connector-limit 0 or "
+            f"connector.limit {limit} is below the {counted(capacity.requests, 'request')} the fleet can "
+            f"run: the rest will wait in the router while engines idle; set --connector-limit 0 or "
             f"at least {capacity.requests}"
         )
     each = settings.connector.limit_per_replica
@@ -127,7 +129,7 @@ def _warnings(
         most = replica.max_num_seqs or ASSUMED_MAX_NUM_SEQS
         if 0 < each < most:
             yield (
-                f"connector.limit_per_replica {each} is below the {most} requests that replica "
+                f"connector.limit_per_replica {each} is below the {counted(most, 'request')} that replica "
                 f"{replica.name} can run; raise it or set it to 0"
             )
             break

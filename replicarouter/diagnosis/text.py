@@ -8,7 +8,7 @@ from replicarouter.diagnosis.case import in_flight
 from replicarouter.diagnosis.ledger import STAGES
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
-from replicarouter.diagnosis.words import counted, number, percent, seconds
+from replicarouter.diagnosis.words import counted, length, number, percent, seconds
 
 WIDTH = 80
 LONGEST_NAME = 20
@@ -41,8 +41,8 @@ def verdict_lines(window: Window, verdicts: Sequence[Verdict]) -> list[str]:
     evidence, and what to do."""
     lines: list[str] = []
     if verdicts and window.rates:
-        length = seconds(window.seconds) if window.seconds else "window"
-        lines += ["", f"over the {length}, counts in the middle of it:"]
+        looked = length(window.seconds) if window.seconds else "window"
+        lines += ["", f"over the {looked}, counts in the middle of it:"]
     for place, verdict in enumerate(verdicts, 1):
         lines += ["", f"{place}. {verdict.title}  [{verdict.code}: {verdict.side.value}]"]
         for evidence in verdict.evidence:

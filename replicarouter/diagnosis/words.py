@@ -8,8 +8,13 @@ MOST_NAMES = 3
 
 
 def number(value: float) -> str:
-    """A count of whole things: a half, which a middle may be, counts as one."""
-    return f"{floor(value + 0.5):,}"
+    """A count of whole things."""
+    return f"{whole(value):,}"
+
+
+def whole(value: float) -> int:
+    """The nearest whole number; a half, which a middle may be, counts as one."""
+    return floor(value + 0.5)
 
 
 def percent(share: float) -> str:
@@ -22,6 +27,11 @@ def seconds(value: float) -> str:
     if value < 1:
         return f"{value * 1000:.3g} ms"
     return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def length(value: float) -> str:
+    """The duration of a window, which nobody needs to the hundredth."""
+    return seconds(value if value < 1 else round(value, 1))
 
 
 def counted(count: float, word: str) -> str:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from replicarouter.errors import InvalidRequest, ModelNotFound, NoReplica, ReplicaExists, UnknownReplica
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import Duty, Event, Order, State, move, obey
-from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.replica import ADMIN, FILE, Replica
 from replicarouter.settings import ReplicaSettings
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,14 @@ class FleetListener:
 
 
 class Fleet:
-    """All replicas the router knows, by name, and their pools by model."""
+    """All replicas the router knows, by name, and their pools by model. `origin` is that of those which the
+    settings list."""
 
-    def __init__(self, replicas: Sequence[ReplicaSettings], ledger: Ledger, *, most: int = 0) -> None:
+    def __init__(
+        self, replicas: Sequence[ReplicaSettings], ledger: Ledger, *, most: int = 0, origin: str = FILE
+    ) -> None:
         self.ledger = ledger
+        self.origin = origin
         self.listeners: list[FleetListener] = []
         self.replicas: list[Replica] = []
         self.pools: dict[str, Pool] = {}
@@ -64,7 +68,7 @@ class Fleet:
         self._most = most
         self._by_name: dict[str, Replica] = {}
         for settings in replicas:
-            self._join(settings, "file")
+            self._join(settings, origin)
         self.regroup()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -82,7 +86,7 @@ class Fleet:
             raise UnknownReplica(f"There is no replica called {_shown(name)}.")
         return replica
 
-    def add(self, settings: ReplicaSettings, *, origin: str = "admin") -> Replica:
+    def add(self, settings: ReplicaSettings, *, origin: str = ADMIN) -> Replica:
         """Take in one more replica, to be probed before it gets requests.
 
         Raises `ReplicaExists` when its name or URL is taken, be it by one that is about to leave.

@@ -10,6 +10,11 @@ from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
 from replicarouter.fleet.lifecycle import Duty, State
 from replicarouter.settings import ReplicaSettings
+from replicarouter.words import counted
+
+FILE, SETTINGS, ADMIN = "file", "settings", "admin"
+"""Who lists a replica: the settings file, the settings without it (a flag, a variable), or an operator who
+added it."""
 
 PENALTY = 10.0
 """Seconds for which a failure counts like one more outstanding request."""
@@ -52,7 +57,7 @@ class Replica:
 
     `most` outstanding requests it may have (0: no limit); `name` is its name in metrics and receipts;
     `weight` its share of requests, relative to the others of its pool; `origin` where it comes from:
-    "file" or "admin". `trial`: it is back from an ejection, and its next request has to succeed;
+    `FILE`, `SETTINGS` or `ADMIN`. `trial`: it is back from an ejection, and its next request has to succeed;
     `stalled`: it has our requests and does nothing; `probe_failing`: its last probe failed.
 
     `special` are the rows of the ledger's replicas that have, or had, failures, load of others or a slow
@@ -71,7 +76,7 @@ class Replica:
     name: str = ""
     weight: float = 1.0
     special: set[int] = field(default_factory=set)
-    origin: str = "file"
+    origin: str = FILE
     health: State = State.LOADING
     duty: Duty = Duty.ACTIVE
     why: str = "not probed yet"
@@ -107,6 +112,17 @@ class Replica:
     def state(self) -> State:
         """What is shown of it: `DRAINING` while its operator wants it gone, else its health."""
         return self.health if self.duty is Duty.ACTIVE else State.DRAINING
+
+    @property
+    def reason(self) -> str:
+        """Why it is in the state that is shown: what its operator said, else what was found of its health."""
+        match self.duty:
+            case Duty.ACTIVE:
+                return self.why
+            case Duty.DRAINING:
+                return "told to drain"
+        still = f"{counted(self.outstanding, 'request')} still {'runs' if self.outstanding == 1 else 'run'}"
+        return f"told to be removed; {still}"
 
     @property
     def outstanding(self) -> int:

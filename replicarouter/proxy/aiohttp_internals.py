@@ -21,6 +21,7 @@ from aiohttp.web_server import Server
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
+from replicarouter.words import counted
 
 __all__ = (
     "ClientConnection",
@@ -386,7 +387,7 @@ class ClientConnection(RequestHandler):
             return
         if self._head_begun:
             limit = self._front.head_timeout
-            error = RequestTimeout(f"The request's head was not complete after {limit:g} seconds.")
+            error = RequestTimeout(f"The request's head was not complete after {counted(limit, 'second')}.")
             self._front.refuse(self, error)
         self.force_close()
 

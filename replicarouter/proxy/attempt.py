@@ -27,6 +27,7 @@ from replicarouter.proxy.relay import ClientLeft, Relay
 from replicarouter.proxy.silence import SilenceWatch
 from replicarouter.proxy.tunnel import Tunnel
 from replicarouter.proxy.upstream import Link
+from replicarouter.words import counted
 
 _STATUS_LINE_START = b"HTTP/1."
 SWITCHING_PROTOCOLS = 101
@@ -293,9 +294,8 @@ class Attempt:
             self._timer = None
 
     def _head_overdue(self) -> None:
-        self._fail(
-            ResponseHeadTimeout(f"The replica sent no answer within {self._terms.response_head:g} seconds.")
-        )
+        limit = counted(self._terms.response_head, "second")
+        self._fail(ResponseHeadTimeout(f"The replica sent no answer within {limit}."))
 
 
 def client_head(errand: Errand, head: ResponseHead, terms: Terms) -> bytes:

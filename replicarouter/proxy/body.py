@@ -13,6 +13,7 @@ from replicarouter.errors import BodyTooLarge, ExpectationFailed, MalformedReque
 from replicarouter.protocol.json_scan import Span
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 from replicarouter.proxy.memory import BodyMemory
+from replicarouter.words import counted
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -106,7 +107,7 @@ class Arriving:
                 data = await content.readany()
         except TimeoutError:
             raise RequestTimeout(
-                f"No byte of the request body arrived for {self._gap:g} seconds; send it again."
+                f"No byte of the request body arrived for {counted(self._gap, 'second')}; send it again."
             ) from None
         except (RequestPayloadError, HttpProcessingError):
             raise MalformedRequest("The request body is not framed as HTTP requires.") from None

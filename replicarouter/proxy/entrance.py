@@ -6,6 +6,7 @@ import logging
 import socket
 import ssl
 
+from replicarouter.errors import CannotListen
 from replicarouter.proxy.aiohttp_internals import FrontServer
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.tasks import TaskSet
@@ -49,10 +50,13 @@ class Entrance:
         return int(self._ports[0].getsockname()[1])
 
     async def open(self, host: str, port: int) -> None:
-        """Listen on every address of `host`. Raises `OSError` when the port is taken."""
-        server = await self._loop.create_server(
-            self._front, host, port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=self._handshake
-        )
+        """Listen on every address of `host`. Raises `CannotListen`, as when the port is taken."""
+        try:
+            server = await self._loop.create_server(
+                self._front, host, port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=self._handshake
+            )
+        except OSError as error:
+            raise CannotListen(host, port, error) from error
         # These stay open while nobody accepts, so that the queue of clients stays.
         self._ports = [one.dup() for one in server.sockets]
         self._servers = [server]

@@ -34,6 +34,7 @@ from replicarouter.proxy.reception import Reception
 from replicarouter.proxy.register import REQUEST_ID, Register
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.upload import Upload
+from replicarouter.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class Corridor:
         exchange.outcome = error.code
         exchange.status = error.status
         answer = error_answer(error, exchange.client_id)
-        write_answer(client, answer, close=True, bare=False)
+        exchange.bytes_out = write_answer(client, answer, close=True, bare=False)
         self._rooms.register.settle(exchange)
 
     def _receive_caller(
@@ -174,7 +175,7 @@ class Corridor:
             async with asyncio.timeout(limit):
                 await self._serve(request, caller, exchange, endpoint)
         except TimeoutError:
-            raise TotalTimeout(f"The request took longer than {limit:g} seconds.") from None
+            raise TotalTimeout(f"The request took longer than {counted(limit, 'second')}.") from None
 
     async def _serve(
         self,
@@ -210,7 +211,7 @@ class Corridor:
             assert body is not None
             exchange.received_at = self._clock()
             if inference.model is not None:
-                exchange.model = OTHER
+                exchange.model, exchange.asked_model = OTHER, inference.model
             target = ""
             if rooms.aliases:
                 target = resolve(rooms.aliases, inference, kind, body, message.path)
@@ -274,7 +275,7 @@ class Corridor:
         if caller.tunnel is not None:
             return False
         if caller.relay is not None and caller.committed:
-            end_broken(
+            exchange.bytes_out += end_broken(
                 caller.connection,
                 caller.relay,
                 error,
@@ -284,9 +285,8 @@ class Corridor:
         exchange.status = error.status
         close = error.closes or not caller.keep_alive or not request.content.is_eof()
         answer = error_answer(error, exchange.client_id)
-        write_answer(
-            caller.connection, answer, close=close, bare=request.message.method == "HEAD", cors=caller.cors
-        )
+        bare = request.message.method == "HEAD"
+        exchange.bytes_out = write_answer(caller.connection, answer, close=close, bare=bare, cors=caller.cors)
         return not close
 
 

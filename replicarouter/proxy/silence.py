@@ -6,6 +6,7 @@ from replicarouter.clock import Clock
 from replicarouter.errors import IdleTimeout
 from replicarouter.exchange import Exchange
 from replicarouter.proxy.relay import Relay
+from replicarouter.words import counted
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment of server-sent events (WHATWG HTML, section 9.2): clients ignore it."""
@@ -48,7 +49,7 @@ class SilenceWatch:
         if self._idle:
             left = self._exchange.last_byte_at + self._idle - now
             if left <= 0:
-                self._relay.fail(IdleTimeout(f"The replica was silent for {self._idle:g} seconds."))
+                self._relay.fail(IdleTimeout(f"The replica was silent for {counted(self._idle, 'second')}."))
                 return
             lefts.append(left)
         if self._comment_every:

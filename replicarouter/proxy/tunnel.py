@@ -11,6 +11,7 @@ from replicarouter.protocol.upgrade import ends_with_close, last_bytes
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.upstream import Link
+from replicarouter.words import counted
 
 LOOK_FOR_CLIENT = 1.0
 """Seconds between two looks whether a client that nothing is read from is still there."""
@@ -173,7 +174,7 @@ class Tunnel:
         elif left > 0:
             self._idle_timer = self._in(left, self._look_for_silence)
         else:
-            self._fail(SilentSession(f"Neither side spoke for {self._idle:g} seconds."))
+            self._fail(SilentSession(f"Neither side spoke for {counted(self._idle, 'second')}."))
 
     def _end(self, error: RouterError | ClientLeft) -> None:
         """One side's connection has ended: with `error`, unless a Close frame had been sent before."""

@@ -5,13 +5,10 @@ from collections.abc import Callable, Sequence
 
 from replicarouter.fleet.lifecycle import Duty
 from replicarouter.fleet.registry import Fleet, FleetListener
-from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.replica import ADMIN, Replica
 from replicarouter.settings import ReplicaSettings
 
 log = logging.getLogger(__name__)
-
-FILE = "file"
-"""The origin of replicas that come from the settings, whichever of their sources lists them."""
 
 
 class Roster(FleetListener):
@@ -34,12 +31,12 @@ class Roster(FleetListener):
         self._waiting = []
         listed = {one.name: one for one in wanted}
         for replica in self._fleet.replicas:
-            if replica.origin == FILE and not _is_same(replica, listed.get(replica.name)):
+            if replica.origin != ADMIN and not _is_same(replica, listed.get(replica.name)):
                 self._fleet.remove(replica)
         present = {replica.name: replica for replica in self._fleet}
         for settings in wanted:
             known = present.get(settings.name)
-            if known is not None and known.origin == FILE and _is_same(known, settings):
+            if known is not None and known.origin != ADMIN and _is_same(known, settings):
                 self._keep(known, settings)
             else:
                 self._join(settings)
@@ -61,12 +58,12 @@ class Roster(FleetListener):
         holders = [
             one for one in self._fleet if one.name == settings.name or one.settings.url == settings.url
         ]
-        if any(one.origin != FILE for one in holders):
+        if any(one.origin == ADMIN for one in holders):
             log.info("replica of the admin API kept", extra={"replica": settings.name})
         elif holders:
             self._waiting.append(settings)
         else:
-            self._fleet.add(settings, origin=FILE)
+            self._fleet.add(settings, origin=self._fleet.origin)
 
 
 def _is_same(replica: Replica, settings: ReplicaSettings | None) -> bool:

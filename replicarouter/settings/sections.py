@@ -58,7 +58,7 @@ class AdminSettings(Section):
         description="Address of the admin port; other than loopback only with `admin.token`.",
     )
     port: Annotated[Port, Flag("--admin-port", "PORT")] = Field(
-        default=8081, description="The admin port; 0 for none."
+        default=8081, description="The admin port; 0 for none, but `port` 0 takes a free one."
     )
     token: Secret | None = Field(default=None, description="Bearer token that the admin port asks for.")
     allowed_urls: Annotated[list[AllowedUrl], accepts_items("a list of patterns")] | None = Field(
@@ -354,6 +354,7 @@ class TracingSettings(Section):
     otlp_endpoint: ReplicaUrl | None = Field(
         default=None,
         description="Where spans go, by OTLP over HTTP, such as `http://127.0.0.1:4318` (where there is no "
-        "path, `/v1/traces` is added); by default none are made. Needs `pip install 'replicarouter[otel]'`.",
+        "path, `/v1/traces` is added); by default none are made. Needs the extra `otel`: "
+        "`pip install '.[otel]'` in a checkout, or `'replicarouter[otel]'`.",
     )
     service_name: Text = Field(default="replicarouter", description="The name of this router in spans.")

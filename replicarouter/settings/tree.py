@@ -65,7 +65,8 @@ class Settings(BaseSettings):
         default="127.0.0.1", description="Address that clients connect to."
     )
     port: Annotated[Port, Flag("--port", "PORT")] = Field(
-        default=8080, description="Port that clients connect to; 0 takes a free one."
+        default=8080,
+        description="Port that clients connect to; 0 takes a free one, but `admin.port` 0 is none.",
     )
     admin: AdminSettings = AdminSettings()
     replicas: Annotated[

@@ -16,6 +16,9 @@ EVENT = "request"
 LONGEST = 200
 """Characters of a name that a line takes at most; clients write some of them, and engines others."""
 
+LONGEST_ASKED = 100
+"""The same of what was asked for under a name that the router does not know."""
+
 _ALL = 2**64
 
 
@@ -63,6 +66,7 @@ def facts_of(exchange: Exchange) -> dict[str, Any]:
     facts["method"] = exchange.method
     facts["endpoint"] = exchange.endpoint
     facts["model"] = exchange.model[:LONGEST]
+    facts.update(asked_for(exchange))
     facts["replica"] = exchange.replica
     facts["status"] = exchange.status
     facts["outcome"] = f"{exchange.outcome}@{exchange.stage.label}"
@@ -87,4 +91,17 @@ def facts_of(exchange: Exchange) -> dict[str, Any]:
     facts["bytes_out"] = exchange.bytes_out
     if exchange.trace.trace_id:
         facts["trace_id"] = exchange.trace.trace_id
+    return facts
+
+
+def asked_for(exchange: Exchange) -> dict[str, str]:
+    """What the client wrote where `endpoint` and `model` say something else: `path`, without its query, and
+    `asked_model`."""
+    facts: dict[str, str] = {}
+    if exchange.path == exchange.endpoint and exchange.asked_model == exchange.model:
+        return facts
+    if exchange.path not in (exchange.endpoint, ""):
+        facts["path"] = exchange.path[:LONGEST_ASKED]
+    if exchange.asked_model not in (exchange.model, ""):
+        facts["asked_model"] = exchange.asked_model[:LONGEST_ASKED]
     return facts

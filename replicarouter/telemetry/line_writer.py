@@ -1,11 +1,16 @@
-"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody."""
+"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody, and a
+disk that is full costs the lines of that time and no others."""
 
+import errno
 import os
 import select
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 ROOM = 4 * 2**20
 """Bytes that may wait before lines that can be spared are dropped; the others have twice as much."""
@@ -16,24 +21,53 @@ PIECE = 65536
 PAUSE = 0.02
 """Seconds after all is written: lines that come meanwhile are written together, and wake nobody."""
 
+RETRY = 1.0
+"""Seconds after a write that failed, before the next is tried."""
+
+FINAL = frozenset((errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE, errno.ESHUTDOWN))
+"""Errors after which nobody can read again; after any other the next write may succeed."""
+
+
+class _Line(NamedTuple):
+    """`tells`: of how many dropped lines it tells."""
+
+    text: bytes
+    tells: int
+
 
 class LineWriter:
-    """Writes what it is given, in its order. `dropped` counts the lines that found no room.
+    """Writes what it is given, in its order.
 
-    `put` is for one thread at a time. A reader that has gone is no error: what is left is dropped.
+    `put` is for one thread at a time. What cannot be written is no error: it is dropped, and counted.
     """
 
     def __init__(self, descriptor: int, *, room: int = ROOM) -> None:
         self._descriptor = descriptor
         self._room = room
-        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._lines: SimpleQueue[_Line] = SimpleQueue()
+        # Each is changed by one thread only: the first three where lines are put, the others where they are
+        # written.
         self._put = 0
+        self._refused = 0
+        self._told = 0
         self._written = 0
+        self._lost = 0
+        self._told_in_vain = 0
+        self._torn = False
         self._gone = False
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log writer", daemon=True)
         self._thread.start()
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """Lines that found no room, or could not be written; those that told of others are not counted."""
+        return self._refused + self._lost
+
+    @property
+    def untold(self) -> int:
+        """Dropped lines of which no line tells that was written, or waits to be."""
+        return self.dropped + self._told_in_vain - self._told
 
     @property
     def waiting(self) -> int:
@@ -45,50 +79,78 @@ class LineWriter:
         """Whether there is plenty of room."""
         return not self._gone and self.waiting < self._room // 2
 
-    def put(self, line: bytes, *, spare: bool) -> bool:
-        """Have `line` written; False when it was dropped, which comes sooner to one that can be spared."""
+    def put(self, line: bytes, *, spare: bool, tells: int = 0) -> bool:
+        """Have `line` written, which tells of so many dropped ones; False when it was dropped itself, which
+        comes sooner to one that can be spared."""
         if self.waiting + len(line) > (self._room if spare else 2 * self._room) or self._gone:
-            self.dropped += 1
+            self._refused += not tells
             return False
+        self._told += tells
         self._put += len(line)
-        self._lines.put(line)
+        self._lines.put(_Line(line, tells))
         return True
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is written, at most so long; whether it is."""
+        """Wait until nothing is left to write, at most so long; whether all was written."""
         end = time.monotonic() + seconds
+        lost = self._lost
         self._hurry.set()
         while self.waiting and not self._gone and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(0.001)
         self._hurry.clear()
-        return not self.waiting
+        return not self.waiting and self._lost == lost
 
     def _run(self) -> None:
-        try:
-            while True:
-                piece = self._next_piece()
-                self._write(piece)
-                self._written += len(piece)
+        while True:
+            lines = self._next_lines()
+            taken = self._write(lines)
+            self._written += sum(len(line.text) for line in lines)
+            if taken:
                 if self._lines.empty():
                     self._hurry.wait(PAUSE)
-        except OSError:
-            self._gone = True
+            elif not self._gone:
+                self._hurry.wait(RETRY)
 
-    def _next_piece(self) -> bytes:
+    def _next_lines(self) -> list[_Line]:
         """The lines that wait, as many as go into one write."""
         lines = [self._lines.get()]
-        size = len(lines[0])
+        size = len(lines[0].text)
         with suppress(Empty):
             while size < PIECE:
                 lines.append(self._lines.get_nowait())
-                size += len(lines[-1])
-        return b"".join(lines)
+                size += len(lines[-1].text)
+        return lines
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: Sequence[_Line]) -> bool:
+        """Write them all; False when some were dropped."""
+        # The rest of a line that was cut is lost: it must not be taken for the beginning of the next.
+        mend = b"\n" if self._torn else b""
+        data = mend + b"".join([line.text for line in lines])
+        done = 0 if self._gone else self._write_bytes(data)
+        if done == len(data):
+            self._torn = False
+            return True
+        ends = list(accumulate((len(line.text) for line in lines), initial=len(mend)))
+        if done:
+            self._torn = done not in ends
+        for line, end in zip(lines, ends[1:], strict=True):
+            if end > done:
+                self._lost += not line.tells
+                self._told_in_vain += line.tells
+        return False
+
+    def _write_bytes(self, data: bytes) -> int:
+        """How many of them were written before an error."""
         left = memoryview(data)
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
                 # Somebody who shares the descriptor has made it so.
-                select.select((), (self._descriptor,), ())
+                waits = select.poll()
+                waits.register(self._descriptor, select.POLLOUT)
+                waits.poll()
+            except OSError as error:
+                self._gone = error.errno in FINAL
+                break
+        return len(data) - len(left)

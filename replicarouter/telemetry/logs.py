@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import orjson
 
 from replicarouter.telemetry.line_writer import LineWriter
+from replicarouter.words import printable
 
 FLUSH = 2.0
 """Seconds that a stuck reader may hold up the end of the process."""
@@ -46,6 +47,14 @@ def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
     return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
 
 
+def _message(record: logging.LogRecord) -> str:
+    """What a record says; one whose message and values do not fit says both."""
+    try:
+        return record.getMessage()
+    except (LookupError, TypeError, ValueError):
+        return f"{record.msg} {record.args!r}"
+
+
 class _Lines(logging.Formatter):
     """What both forms of a line have in common: the time, in which a second is written once."""
 
@@ -64,7 +73,8 @@ class _Lines(logging.Formatter):
 
 
 class TextFormatter(_Lines):
-    """`time level event key=value …`; a value that holds a space is quoted, control characters escaped."""
+    """`time level event key=value …`; a value that holds a space is quoted, control characters are escaped:
+    nothing but a traceback has more than one line, and its lines begin with a space."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,20 +83,24 @@ class TextFormatter(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a traceback below it when there is one."""
         facts = self._shown_facts(_facts(record))
-        line = f"{self.when(record)} {record.levelname.lower():7} {record.getMessage()} {facts}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        event = printable(_message(record))
+        line = f"{self.when(record)} {record.levelname.lower():7} {event} {facts}".rstrip()
+        if not record.exc_info:
+            return line
+        below = self.formatException(record.exc_info).split("\n")
+        return "\n".join((line, *(f"  {printable(one)}" for one in below)))
 
     def _shown_facts(self, facts: Mapping[str, Any]) -> str:
         """All of them as `key=value`: by one template, unless some value has to be quoted."""
         names = tuple(facts)
         template = self._templates.get(names)
         if template is None:
-            template = self._templates[names] = " ".join(f"{name}=%s" for name in names)
+            template = self._templates[names] = " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
         text = template % tuple(facts.values())
         ambiguous = text.count(" ") >= len(names) or '"' in text or "= " in text or text.endswith("=")
         if text.isprintable() and not ambiguous:
             return text
-        return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
+        return " ".join([f"{printable(name)}={_shown(value)}" for name, value in facts.items()])
 
 
 class JsonFormatter(_Lines):
@@ -97,7 +111,7 @@ class JsonFormatter(_Lines):
         document = {
             "time": self.when(record),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": _message(record),
             "logger": record.name,
             **_facts(record),
         }
@@ -119,25 +133,23 @@ class LineHandler(logging.Handler):
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self.writer = writer
-        self._told = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written."""
-        writer = self.writer
-        if writer.dropped > self._told and writer.relaxed:
-            count, self._told = writer.dropped - self._told, writer.dropped
+        count = self.writer.untold
+        if count and self.writer.relaxed:
             lost = logging.LogRecord(__name__, logging.WARNING, "", 0, "log lines dropped", (), None)
             lost.count = count
-            self._put(lost, spare=False)
+            self._put(lost, spare=False, tells=count)
         self._put(record, spare=isinstance(record, FactsRecord) and record.spare)
 
     def flush(self) -> None:
         """Wait for what is not written yet, but not for ever."""
         self.writer.flush(FLUSH)
 
-    def _put(self, record: logging.LogRecord, *, spare: bool) -> None:
+    def _put(self, record: logging.LogRecord, *, spare: bool, tells: int = 0) -> None:
         line = f"{self.format(record)}\n"
-        self.writer.put(line.encode("utf-8", "backslashreplace"), spare=spare)
+        self.writer.put(line.encode("utf-8", "backslashreplace"), spare=spare, tells=tells)
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
@@ -158,7 +170,7 @@ def set_level(level: str) -> None:
 
 
 def dropped_lines() -> int:
-    """Lines that were dropped because nobody read them in time."""
+    """Lines that were not written: nobody read them in time, or there was no room on a disk."""
     handlers = logging.getLogger().handlers
     return sum(handler.writer.dropped for handler in handlers if isinstance(handler, LineHandler))
 

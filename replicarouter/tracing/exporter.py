@@ -7,13 +7,13 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from urllib.parse import urlsplit
 
-import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -21,6 +21,7 @@ from replicarouter.clock import Clock
 from replicarouter.exchange import Exchange
 from replicarouter.settings import TracingSettings
 from replicarouter.tracing.places import Places
+from replicarouter.tracing.session import CollectorSession
 from replicarouter.tracing.spans import SpanMaker
 
 log = logging.getLogger(__name__)
@@ -39,17 +40,23 @@ ANSWER = 5.0
 """Seconds a collector gets to take a batch, attempts after the first included."""
 
 WARN_EVERY = 60.0
-"""Seconds between two warnings."""
+"""Seconds between two warnings of one kind."""
 
 TRACES = "/v1/traces"
 _OWN_AUTHORITIES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
 
-SDK = "opentelemetry"
-"""The SDK's loggers; it says more than once a minute what is wrong with a collector."""
+LIBRARIES = ("opentelemetry", "urllib3")
+"""Loggers of those that say more than once a minute what is wrong with a collector."""
+
+MISHAPS = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
+"""What one odd request or answer may raise in the making, encoding or sending of spans. It costs these spans."""
 
 
 class _Complaint(logging.Handler):
-    """Keeps what the SDK said last, to be told when it matters."""
+    """Keeps what was said last, to be told when it matters."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -72,14 +79,15 @@ class Exporter:
             _traces_url(settings.otlp_endpoint),
             certificate_file=_authorities(),
             timeout=ANSWER,
-            session=_session(),
+            session=CollectorSession(),
         )
         self._complaint = _Complaint()
-        sdk = logging.getLogger(SDK)
-        sdk.handlers[:], sdk.propagate = [self._complaint], False
+        for name in LIBRARIES:
+            library = logging.getLogger(name)
+            library.handlers[:], library.propagate = [self._complaint], False
         resource = Resource.create({"service.name": settings.service_name, "service.version": version})
         self._maker = SpanMaker(resource, InstrumentationScope("replicarouter", version), places, Random())
-        self._warned_at = -WARN_EVERY
+        self._warned_at: dict[str, float] = {}
         self._refused = self._lost = 0
         self._thread = threading.Thread(target=self._run, name="span exporter", daemon=True)
         self._thread.start()
@@ -116,17 +124,35 @@ class Exporter:
 
     def _export(self) -> bool:
         """Export one batch; False when the collector did not take it."""
-        batch = list(self._take())
         offset = time.time() - self._clock()
-        spans = [span for exchange in batch for span in self._maker.spans_of(exchange, offset)]
-        if self._out.export(spans) is SpanExportResult.SUCCESS:
+        made = [spans for exchange in self._take() if (spans := self._spans_of(exchange, offset))]
+        if not made or self._sent([span for spans in made for span in spans]):
             return True
-        self._lost += len(batch)
-        now = self._clock()
-        if now >= self._warned_at + WARN_EVERY:
-            self._warned_at = now
-            log.warning("spans not taken by the collector", extra={"why": self._complaint.text})
+        self._lost += len(made)
+        self._warn("spans not taken by the collector", self._complaint.text)
         return False
+
+    def _spans_of(self, exchange: Exchange, offset: float) -> list[ReadableSpan]:
+        """The spans of a request; none, and it is lost, where they cannot be made."""
+        try:
+            return self._maker.spans_of(exchange, offset)
+        except MISHAPS as error:
+            self._lost += 1
+            self._warn("spans not made", f"{type(error).__name__}: {error}")
+            return []
+
+    def _sent(self, spans: Sequence[ReadableSpan]) -> bool:
+        try:
+            return self._out.export(spans) is SpanExportResult.SUCCESS
+        except MISHAPS as error:
+            self._complaint.text = f"{type(error).__name__}: {error}"
+            return False
+
+    def _warn(self, event: str, why: str) -> None:
+        now = self._clock()
+        if now >= self._warned_at.get(event, -WARN_EVERY) + WARN_EVERY:
+            self._warned_at[event] = now
+            log.warning(event, extra={"why": why})
 
     def _take(self) -> Iterator[Exchange]:
         """The requests that have waited longest; others than this thread may take them all away."""
@@ -135,13 +161,6 @@ class Exporter:
                 yield self._waiting.popleft()
             except IndexError:
                 return
-
-
-def _session() -> requests.Session:
-    """A session that goes by no proxy and no `.netrc` that the environment names for other programs."""
-    session = requests.Session()
-    session.trust_env = False
-    return session
 
 
 def _authorities() -> str | None:

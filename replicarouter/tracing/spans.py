@@ -17,6 +17,9 @@ from replicarouter.tracing.places import Places
 LONGEST = 200
 """Characters of a text that a client or an engine has written."""
 
+MOST = 2**63 - 1
+"""The largest number that an attribute can hold."""
+
 OPERATIONS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "chat",
@@ -57,16 +60,17 @@ class SpanMaker:
         if trace.parent_id:
             parent = SpanContext(trace_id, int(trace.parent_id, 16), is_remote=True, trace_flags=_SAMPLED)
         named = exchange.endpoint != OTHER
+        method = _clean(exchange.method)
         server = ReadableSpan(
-            f"{exchange.method} {exchange.endpoint}" if named else exchange.method or "HTTP",
+            f"{method} {exchange.endpoint}" if named else method or "HTTP",
             context=context,
             parent=parent,
             resource=self._resource,
-            attributes=self._of_request(exchange),
+            attributes=_sound(self._of_request(exchange)),
             kind=SpanKind.SERVER,
             status=_status(exchange),
             start_time=_nanoseconds(exchange.accepted_at + offset),
-            end_time=_nanoseconds(exchange.ended_at + offset),
+            end_time=_nanoseconds(max(exchange.accepted_at, exchange.ended_at) + offset),
             instrumentation_scope=self._scope,
         )
         return [server, *(self._child(context, part, offset) for part in self._parts(exchange))]
@@ -80,7 +84,7 @@ class SpanMaker:
             context=context,
             parent=parent,
             resource=self._resource,
-            attributes=part.attributes,
+            attributes=_sound(part.attributes),
             kind=SpanKind.INTERNAL if part.name == "queue" else SpanKind.CLIENT,
             status=Status(StatusCode.ERROR) if "error.type" in part.attributes else _UNSET,
             start_time=_nanoseconds(part.begin + offset),
@@ -119,11 +123,11 @@ class SpanMaker:
     def _of_request(self, exchange: Exchange) -> Attributes:
         facts: Attributes = {
             "http.request.method": exchange.method or "_OTHER",
-            "url.path": exchange.path[:LONGEST],
+            "url.path": exchange.path,
             "http.response.status_code": exchange.status,
             "client.address": exchange.peer,
             "error.type": _error_type(exchange),
-            "replicarouter.request_id": _clean(exchange.client_id),
+            "replicarouter.request_id": exchange.client_id,
             "replicarouter.caller": exchange.caller,
             "replicarouter.outcome": f"{exchange.outcome}@{exchange.stage.label}",
             "replicarouter.attempts": exchange.attempts,
@@ -144,13 +148,13 @@ class SpanMaker:
         place = self._places.find(exchange.replica)
         facts: Attributes = {
             "gen_ai.operation.name": operation,
-            "gen_ai.request.model": exchange.model[:LONGEST],
+            "gen_ai.request.model": exchange.model,
             "gen_ai.provider.name": place.engine if place is not None else "",
             "gen_ai.usage.input_tokens": exchange.prompt_tokens,
             "gen_ai.usage.output_tokens": exchange.completion_tokens,
         }
         if exchange.head_at and exchange.status < 400:
-            facts["gen_ai.response.model"] = exchange.model[:LONGEST]
+            facts["gen_ai.response.model"] = exchange.model
         if exchange.cached_tokens is not None:
             facts["gen_ai.usage.cache_read.input_tokens"] = exchange.cached_tokens
         if exchange.first_content_at:
@@ -196,10 +200,23 @@ def _status(exchange: Exchange) -> Status:
     return Status(StatusCode.ERROR)
 
 
+def _sound(facts: Attributes) -> Attributes:
+    """Facts that can be encoded, whoever wrote them."""
+    return {name: _sound_value(value) for name, value in facts.items()}
+
+
+def _sound_value(value: Value) -> Value:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, int):
+        return max(-MOST, min(value, MOST))
+    return value
+
+
 def _clean(text: str) -> str:
-    """A client's text in UTF-8, which protobuf insists on."""
+    """A text of others in UTF-8, which protobuf insists on."""
     return text[:LONGEST].encode("utf-8", "replace").decode()
 
 
 def _nanoseconds(seconds: float) -> int:
-    return int(seconds * 1e9)
+    return max(0, int(seconds * 1e9))

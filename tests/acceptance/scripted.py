@@ -37,7 +37,8 @@ class Manners:
     template: int = 0  # added to each token id; None of them with -1
     any_model: bool = False
     error_shape: bool = True
-    model: str = MODEL
+    model: str | None = MODEL
+    locked: bool = False  # nobody has the key to its list of models
     owner: str = "vllm"
     streamed_finish: str | None = None
     whims: int = 0  # answers that begin with another word
@@ -46,6 +47,7 @@ class Manners:
     pace: float = 0.0  # seconds a stream takes
     slots: int = 0  # streams at a time; 0: no limit
     counts: bool = False  # the prompt's words as its tokens
+    delay: float = 0.0  # seconds before a stream's first word
 
 
 class ScriptedProbes(Probes):
@@ -63,6 +65,8 @@ class ScriptedProbes(Probes):
         manners = self.manners
         if path == "/version":
             return sized(json.dumps({"version": manners.version}).encode())
+        if path == "/v1/models" and manners.locked:
+            return sized(b'{"error":"Unauthorized"}', status="401 Unauthorized")
         if path == "/metrics" and not manners.page:
             return sized(b'{"detail":"Not Found"}', status="404 Not Found")
         self.gauges = {
@@ -185,6 +189,7 @@ class Scripted(FakeReplica):
             await self._generate(asked, connection)
 
     async def _generate(self, asked: dict[str, Any], connection: Connection) -> None:
+        await asyncio.sleep(self.manners.delay)
         for delta in self._events(asked):
             await connection.send(_chunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}))
         if asked["max_tokens"] > 1000:

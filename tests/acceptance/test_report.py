@@ -1,6 +1,6 @@
 """The table and the document."""
 
-from replicarouter.acceptance.finding import Finding, Result, Status, failed, passed
+from replicarouter.acceptance.finding import Finding, Result, Status, failed, passed, skipped
 from replicarouter.acceptance.report import accepted, closing, document, heading, row
 from tests.acceptance.test_scene import replica, scene
 
@@ -49,7 +49,29 @@ def test_the_end_tells_counts_and_what_it_cost() -> None:
 def test_the_heading_names_what_is_looked_at() -> None:
     seen = scene([{"id": "a"}], replica("x", "a"), replica("y", "a"))
     assert "http://router: a router and 2 replicas: x, y" in heading(seen, 80).plain
+    assert "a router and 1 replica: x" in heading(scene([], replica("x", "a")), 80).plain
     assert "a single engine" in heading(scene([], router=False), 80).plain
+
+
+def test_the_heading_says_that_replicas_are_not_known_and_what_helps() -> None:
+    blind = failed("the admin API at http://h:8081 answers 401: it wants a token", "give --token")
+    told = heading(scene([], blind=blind), 80).plain
+    assert all(len(line) <= 80 for line in told.splitlines())
+    assert " ".join(told.split()).startswith(
+        "http://router: a router; its replicas are NOT known: the admin API at http://h:8081 answers 401:"
+        " it wants a token (give --token)"
+    )
+    assert document(scene([], blind=blind), [])["replicas_unknown"] == blind.why
+    meant = skipped("only the router is checked (--router-only)")
+    assert "a router; only the router is checked" in heading(scene([], blind=meant), 80).plain
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    for more in range(40):
+        text = f"{'x' * more} 12 ms; 4 streams: 1.20 s"
+        lines = row(result(passed(text)), 60, with_model=False).plain.splitlines()
+        assert not any(line.split()[0] in {"ms;", "s"} for line in lines[1:])
+        assert "\N{NO-BREAK SPACE}" not in "".join(lines)
 
 
 def test_a_document_has_it_all() -> None:
@@ -57,5 +79,6 @@ def test_a_document_has_it_all() -> None:
     told = document(seen, [result(failed("no", "yes"), "a")])
     assert told["accepted"] is False
     assert told["counts"] == {"pass": 0, "warn": 0, "fail": 1, "skipped": 0}
+    assert told["replicas_unknown"] is None
     assert told["replicas"] == [{"name": "x", "url": "http://x", "models": ["a"]}]
     assert told["results"][0]["cure"] == "yes"

@@ -79,6 +79,14 @@ async def test_each_model_is_checked() -> None:
         ("m1", Status.PASS),
         ("m2", Status.SKIPPED),
     ]
+    assert results[1].finding.why == "m2 is not listed"
+
+
+@pytest.mark.usefixtures("three")
+async def test_without_any_model_that_is_said() -> None:
+    nameless = Scripted(model=None)
+    (result,) = await run_all(Wishes(only=frozenset(("fine",))), also=nameless)
+    assert (result.finding.status, result.finding.why) == (Status.SKIPPED, "no model is known")
 
 
 def test_only_and_skip_choose() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import aiohttp
 
 from replicarouter.acceptance.door import Door
-from replicarouter.acceptance.finding import Status, skipped
+from replicarouter.acceptance.finding import Status, failed, skipped
 from replicarouter.acceptance.prompts import Prompts
 from replicarouter.acceptance.scene import Replica, Scene, Wishes
 
@@ -52,7 +52,11 @@ def test_there_is_nothing_to_compare_with_one_replica_or_none_known() -> None:
     pair = scene([{"id": "a"}], replica("x", "a"), replica("y", "a"))
     assert pair.too_few("a") is None
     lone = scene([{"id": "a"}], replica("x", "a")).too_few("a")
-    blind = scene([{"id": "a"}], blind=skipped("no admin API")).too_few("a")
+    blind = scene([{"id": "a"}], blind=failed("no admin API")).too_few("a")
     assert lone is not None
     assert blind is not None
     assert lone.status is blind.status is Status.SKIPPED
+    assert blind.why == "the replicas are not known"
+    meant = scene([{"id": "a"}], blind=skipped("--router-only")).too_few("a")
+    assert meant is not None
+    assert meant.why == "only the router is checked"

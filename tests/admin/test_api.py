@@ -10,6 +10,7 @@ import pytest
 from replicarouter.admin.api import LISTED
 from replicarouter.admission.decisions import MOST_OF_ONE, Case, Draft
 from replicarouter.errors import RouterError
+from replicarouter.exchange import CLIENT_GONE
 from replicarouter.fleet.ledger import OUTSTANDING
 from replicarouter.fleet.lifecycle import Duty
 from replicarouter.fleet.registry import Fleet
@@ -57,13 +58,19 @@ async def test_an_unknown_path_is_404(open_door: Open) -> None:
     (await (await open_door()).ask("/admin/nothing")).refused(404, "unknown_path")
 
 
-async def test_recent_errors_are_shown_with_the_time_of_day(open_door: Open) -> None:
+async def test_recent_errors_and_departures_are_shown_apart_with_the_time_of_day(open_door: Open) -> None:
     door = await open_door()
     door.recent.observe(an_exchange(outcome="connect_failed", client_id="req-7", ended_at=990.0))
-    (row,) = (await door.ask("/admin/errors")).json()["errors"]
+    for second in range(200):
+        door.recent.observe(an_exchange(outcome=CLIENT_GONE, client_id="left", ended_at=991.0 + second / 100))
+    document = (await door.ask("/admin/errors")).json()
+    (row,) = document["errors"]
     assert (row["request_id"], row["outcome"]) == ("req-7", "connect_failed@receiving")
-    ago = datetime.now(UTC) - datetime.fromisoformat(row["at"])
-    assert row["age"] <= ago.total_seconds() <= row["age"] + 5.0
+    departures = document["departures"]
+    assert {(row["request_id"], row["outcome"]) for row in departures} == {("left", "client_gone@receiving")}
+    for row in (row, departures[0]):
+        ago = datetime.now(UTC) - datetime.fromisoformat(row["at"])
+        assert row["age"] <= ago.total_seconds() <= row["age"] + 5.0
 
 
 async def test_another_method_is_405(open_door: Open) -> None:

@@ -1,5 +1,7 @@
 """Who may come in through the operator's door, to look and to change something."""
 
+import hmac
+
 import pytest
 
 from replicarouter.settings import AdminSettings
@@ -31,22 +33,51 @@ async def test_probes_need_no_token(open_door: Open, path: str) -> None:
     assert (await (await open_door(token="secret")).ask(path)).status == 200
 
 
-WRONG = [
-    "Bearer",
-    "Bearer ",
-    "Bearer wrong",
-    "Bearer secretx",
-    "Basic secret",
-    "secret",
-    "Bearer  secret",
-    "",
-]
+ASKED = "This port asks for the admin token: send it as Authorization: Bearer TOKEN."
+WRONG = "This is not the admin token."
+REFUSED = {
+    "": ASKED,
+    "Bearer": ASKED,
+    "Bearer ": ASKED,
+    "Basic secret": ASKED,
+    "secret": ASKED,
+    "Bearer wrong": WRONG,
+    "Bearer secre": WRONG,
+    "Bearer secretx": WRONG,
+    "Bearer SECRET": WRONG,
+    "Bearer  secret": WRONG,
+    "Bearer \xe4": WRONG,
+}
 
 
-@pytest.mark.parametrize("given", WRONG)
-async def test_a_wrong_token_is_refused(open_door: Open, given: str) -> None:
+@pytest.mark.parametrize("given", REFUSED)
+async def test_a_token_that_is_missing_is_told_from_a_wrong_one(open_door: Open, given: str) -> None:
     door = await open_door(token="secret")
-    (await door.ask("/admin/ledger", Authorization=given)).refused(401, "invalid_api_key")
+    refused = await door.ask("/admin/ledger", Authorization=given)
+    refused.refused(401, "invalid_api_key")
+    error = refused.json()["error"]
+    assert (error["message"], error["param"]) == (REFUSED[given], "authorization")
+
+
+async def test_without_the_header_the_token_is_asked_for(open_door: Open) -> None:
+    refused = await (await open_door(token="secret")).ask("/admin/ledger")
+    assert refused.json()["error"]["message"] == ASKED
+
+
+@pytest.mark.parametrize("given", ["s", "secret", "s" * 5000])
+async def test_a_token_of_any_length_is_compared_whole_and_in_constant_time(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def noted(ours: bytes, theirs: bytes) -> bool:
+        compared.append((ours, theirs))
+        return compare(ours, theirs)
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    await (await open_door(token="secret")).ask("/admin/ledger", Authorization=f"Bearer {given}")
+    assert [(len(ours), len(theirs)) for ours, theirs in compared] == [(32, 32)]
 
 
 @pytest.mark.parametrize("given", ["bearer secret", "BEARER secret"])

@@ -3,7 +3,7 @@
 import orjson
 
 from replicarouter.admin.picture import ERRORS, JUDGED_EVERY, Picture
-from replicarouter.exchange import Stage
+from replicarouter.exchange import CLIENT_GONE, Stage
 from replicarouter.fleet.ledger import OUTSTANDING
 from replicarouter.telemetry.recent import RecentErrors
 from tests.scene import an_exchange, named
@@ -80,3 +80,14 @@ def test_recent_errors_are_bounded(watched: Watched) -> None:
         recent.observe(an_exchange(outcome="bad", ended_at=1000.0 + second))
     document = orjson.loads(a_picture(watched, recent).draw())
     assert len(document["errors"]) == ERRORS
+
+
+def test_clients_that_leave_take_no_room_from_errors(watched: Watched) -> None:
+    recent = RecentErrors()
+    recent.observe(an_exchange(outcome="bad", ended_at=999.0))
+    for second in range(100):
+        recent.observe(an_exchange(outcome=CLIENT_GONE, stage=Stage.STREAMING, ended_at=1000.0 + second))
+    document = orjson.loads(a_picture(watched, recent).draw())
+    assert [error["outcome"] for error in document["errors"]] == ["bad@receiving"]
+    assert document["departed"]["count"] == 100
+    assert document["departed"]["last"]["stage"] == "streaming"

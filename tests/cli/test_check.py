@@ -116,6 +116,7 @@ def test_the_checks_are_listed_with_what_they_send(capsys: pytest.CaptureFixture
         ("http://example.org", "--timeout", "0"),
         ("http://example.org", "--only", "nothing"),
         ("http://example.org", "--skip", "nothing"),
+        ("http://example.org", "--router-only", "--replica", "http://example.org"),
     ],
 )
 def test_bad_usage_is_status_2_and_tells_no_secret(
@@ -125,3 +126,22 @@ def test_bad_usage_is_status_2_and_tells_no_secret(
         main(["check", *words])
     assert left.value.code == 2
     assert "secret" not in capsys.readouterr().err
+
+
+def test_a_fleet_whose_replicas_cannot_be_seen_is_not_accepted(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["check", fleet.router, "--only", "replicas"]
+    assert main([*words, "--admin", "http://127.0.0.1:1"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "a router; its replicas are NOT known: the admin API at http://127.0.0.1:1 does not answer" in told
+    assert "not accepted: 1 failed" in told
+    assert main([*words, "--router-only"]) == 0
+
+
+def test_the_operators_port_is_status_1_in_one_line(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", fleet.admin]) == 1
+    output, messages = capsys.readouterr()
+    assert output == ""
+    assert messages.endswith(f"operator's port; check the clients' port, such as http://{HOST}:8080\n")
+    assert messages.count("\n") == 1

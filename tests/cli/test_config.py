@@ -4,14 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from replicarouter.cli import main
-from replicarouter.settings import ReplicaSettings, Settings
+from replicarouter.errors import SettingsError
+from replicarouter.settings import ReplicaSettings, Settings, TracingSettings
 from replicarouter.settings.keys import keys_of
+from replicarouter.tracing.opening import open_exporter
+from tests.scene import a_fleet
 
 URL = "http://127.0.0.1:8001"
 SECRET = "sk-very-secret"
@@ -215,3 +219,32 @@ def test_output_that_nobody_reads_any_more_is_no_error() -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert errors == b""
+
+
+def test_check_says_that_the_extra_for_spans_is_missing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `serve` does."""
+    endpoint = "http://127.0.0.1:4318"
+    file = write(tmp_path, f"replicas: ['{URL}']\ntracing: {{otlp_endpoint: '{endpoint}'}}\n")
+    assert run("check", file)[0] == 0
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    for name in ("exporter", "spans"):
+        monkeypatch.delitem(sys.modules, f"replicarouter.tracing.{name}", raising=False)
+    status, output, errors = run("check", file)
+    assert (status, output) == (2, "")
+    assert errors.startswith(f"replicarouter: tracing.otlp_endpoint: '{endpoint}' needs the extra `otel`")
+    assert "pip install '.[otel]'" in errors
+    with pytest.raises(SettingsError) as told:
+        open_exporter(
+            TracingSettings(otlp_endpoint=endpoint), a_fleet("a"), version="1", clock=time.monotonic
+        )
+    assert errors == f"replicarouter: {told.value}\n"
+
+
+def test_the_two_ports_say_what_0_means_to_each(run: Run) -> None:
+    _, table, _ = run("reference")
+    (clients,) = [line for line in table.splitlines() if line.startswith("| `port` ")]
+    (admin,) = [line for line in table.splitlines() if line.startswith("| `admin.port` ")]
+    assert "`admin.port` 0 is none" in clients
+    assert "`port` 0 takes a free one" in admin

@@ -73,6 +73,7 @@ def test_flags_reach_the_engine() -> None:
         title, (url,) = start_up(process, 1)
         with urllib.request.urlopen(f"{url}/metrics", timeout=DEADLINE) as response:
             page = response.read().decode()
+    assert title.startswith("1 simulated engine: model ")
     assert "profile instant" in title
     assert "max-num-seqs 3" in title
     assert 'block_size="32"' in page
@@ -97,7 +98,9 @@ def test_engine_is_as_different_as_it_is_told_to_be() -> None:
         "--without-metric",
         "vllm:prompt_tokens_total",
     )
-    chat = {"messages": [{"role": "user", "content": "The secret word is marzipan. Which is it?"}]}
+    chat: dict[str, object] = {
+        "messages": [{"role": "user", "content": "The secret word is marzipan. Which is it?"}]
+    }
     with engine("--port", "0", "--profile", "instant", *said, *drafting, *lacking) as process:
         _, (url,) = start_up(process, 1)
         assert ask(f"{url}/version") == {"version": "9.9"}

@@ -113,11 +113,13 @@ async def test_a_drained_replica_gets_nothing_until_it_is_undrained(
     router = await start_router(one, two, health={"slow_start": 0})
     done = await run("drain", one.name, router=router)
     assert (done.status, done.output) == (0, f"{one.name} is drained; nothing runs there\n")
+    assert "told to drain" in (await run("list", router=router)).output
     for _ in range(4):
         await router.ask(chat(stream=False))
     assert (len(one.requests), len(two.requests)) == (0, 4)
     done = await run("undrain", one.name, router=router)
     assert (done.status, done.output) == (0, f"{one.name} is ready\n")
+    assert "told to" not in (await run("list", router=router)).output
     for _ in range(4):
         await router.ask(chat(stream=False))
     assert len(one.requests) >= 1
@@ -131,7 +133,7 @@ async def test_waiting_ends_with_the_last_request(run: Run, start_router: StartR
     client = await router.begin(chat(stream=False))
     await router.stage(sent=1)
     done = await run(order, busy.name, router=router)
-    assert (done.status, "1 requests still run there" in done.output) == (0, True)
+    assert (done.status, "1 request still runs there" in done.output) == (0, True)
     waiting = asyncio.ensure_future(run(order, busy.name, "--wait", router=router))
     await asyncio.wait((waiting,), timeout=0.3)
     assert not waiting.done()
@@ -149,7 +151,7 @@ async def test_waiting_ends_at_its_limit_and_the_order_stands(run: Run, start_ro
     await router.stage(sent=1)
     done = await run("drain", busy.name, "--wait", "--timeout", "0.1", router=router)
     assert (done.status, done.output) == (1, "")
-    assert "1 requests still run" in done.messages
+    assert "1 request still runs" in done.messages
     assert (await router.ledger()).replica(busy)["state"] == "draining"
     gate.set()
     assert (await client.answer()).status == 200
@@ -189,11 +191,29 @@ async def test_the_token_is_shown(
 ) -> None:
     router = await start_router(FakeReplica(), admin={"token": "secret"})
     refused = await run("list", router=router)
-    assert (refused.status, "admin token" in refused.messages) == (1, True)
+    assert (refused.status, f"give --token, or set {TOKEN_VARIABLE}" in refused.messages) == (1, True)
     assert (await run("list", router=router, token="secret")).status == 0
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     assert (await run("list", router=router)).status == 0
-    assert (await run("list", router=router, token="wrong")).status == 1
+    refused = await run("list", router=router, token="wrong")
+    assert (refused.status, "the token is wrong" in refused.messages) == (1, True)
+
+
+@pytest.mark.parametrize("keys", [None, ["sk-clients"]], ids=["open", "with keys"])
+async def test_the_clients_port_is_told_from_the_admin_port(
+    run: Run, start_router: StartRouter, keys: list[str] | None
+) -> None:
+    router = await start_router(FakeReplica(), api_keys=keys)
+    for token in ("", "some"):
+        done = await run("list", "--admin", f"http://{HOST}:{router.port}", token=token)
+        assert (done.status, done.output) == (1, "")
+        assert f"http://{HOST}:{router.port} is the clients' port; give --admin" in done.messages
+
+
+async def test_another_path_of_the_admin_port_is_told_as_such(run: Run, start_router: StartRouter) -> None:
+    router = await start_router(FakeReplica())
+    done = await run("list", "--admin", f"http://{HOST}:{router.admin_port}/prefix")
+    assert (done.status, "not part of the admin API" in done.messages) == (1, True)
 
 
 async def test_a_token_that_can_be_none_is_told(run: Run, start_router: StartRouter) -> None:

@@ -109,7 +109,7 @@ async def test_the_block_names_every_mismatch(start: Start, tmp_path: Path) -> N
     for line in (
         rf"  clients      http://127\.0\.0\.1:{port}",
         r"  policy       least-outstanding",
-        r"  connector    limit 100; the fleet can run 556 requests \(256 assumed for 1 replicas .*\)",
+        r"  connector    limit 100; the fleet can run 556 requests \(256 assumed for 1 replica .*\)",
         r"  descriptors  512; a request takes two",
         r"  replicas     1 of 2 ready",
         rf"    {re.escape(fake.name)}  ready  m1",
@@ -138,6 +138,23 @@ async def test_the_block_says_when_settings_are_read_again(
     given = [flag.format(file=config) for flag in flags]
     text = await start(*URL, *given, *ports()[1]).started()
     assert f"  settings     read again {told.format(file=config)}\n" in text
+
+
+@pytest.mark.parametrize("source", ["file", "settings"])
+async def test_a_replica_is_of_the_file_only_where_the_file_lists_it(
+    start: Start, tmp_path: Path, source: str
+) -> None:
+    config = tmp_path / "router.yaml"
+    config.write_text(f"replicas: ['{URL[1]}']\n" if source == "file" else "log: {level: error}\n")
+    given = () if source == "file" else URL
+    admin_port = free_port()
+    await start(
+        "--config", str(config), *given, "--port", str(free_port()), "--admin-port", str(admin_port)
+    ).started()
+    client = await Client.connect(admin_port)
+    answer = await client.ask(request("GET", "/admin/replicas"))
+    assert [row["origin"] for row in answer.json()["replicas"]] == [source]
+    await client.closed()
 
 
 async def test_a_good_set_up_starts_without_a_warning(start: Start) -> None:
@@ -181,14 +198,17 @@ def test_bad_settings_are_named_in_one_message(capsys: pytest.CaptureFixture[str
     assert output == ""
 
 
-async def test_a_taken_admin_port_is_said(start: Start) -> None:
+@pytest.mark.parametrize("flag", ["--port", "--admin-port"])
+async def test_which_port_is_taken_is_said(start: Start, flag: str) -> None:
+    other = "--admin-port" if flag == "--port" else "--port"
     with socket.create_server((HOST, 0)) as taken:
-        port = taken.getsockname()[1]
-        process = start(*URL, "--port", str(free_port()), "--admin-port", str(port))
+        port, free = taken.getsockname()[1], free_port()
+        process = start(*URL, flag, str(port), other, str(free))
 
         assert await process.exit_status() == 1
-        assert "port in use" in process.messages
-        assert str(port) in process.messages
+        assert f"port in use: cannot listen on {HOST}:{port};" in process.messages
+        assert process.messages.endswith(f"choose another {flag}\n")
+        assert str(free) not in process.messages
         assert "Traceback" not in process.messages
 
 

@@ -87,7 +87,7 @@ def test_an_address_of_version_6_can_be_clicked() -> None:
 def test_what_is_known_of_the_fleet_is_not_assumed() -> None:
     known = settings(replicas=[{"url": URLS[0], "max_num_seqs": 64}, URLS[1]])
     assert fleet_capacity(known) == Capacity(requests=320, assumed=1)
-    assert "can run 320 requests (256 assumed for 1 replicas" in block(known)
+    assert "can run 320 requests (256 assumed for 1 replica " in block(known)
 
     all_known = settings(replicas=[{"url": URLS[0], "max_num_seqs": 64}])
     assert "can run 64 requests\n" in block(all_known)

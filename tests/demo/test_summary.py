@@ -55,7 +55,7 @@ def test_last_line_says_what_limited() -> None:
     seen = Seen()
     seen.pages.extend([(0.0, fleet(0).page()), (1.0, limited(1)), (2.0, limited(2))])
     last = summary(seen, UserTotals.of(tally()), seconds=3.0).splitlines()[-1]
-    assert last.startswith("The router's connector limit holds requests back: running 100, connecting 156 ")
+    assert last.startswith("The router's connector limit holds requests back: running 100, connecting 156, ")
     assert last.endswith("set it to at least 512 (--connector-limit), or 0 for no limit.")
 
 

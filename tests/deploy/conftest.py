@@ -4,7 +4,7 @@ import pytest
 
 from tests.deploy.dashboard import choices, queries, query_variables
 from tests.deploy.rules import recorded
-from tests.deploy.scene import Seen, watch
+from tests.deploy.scene import ASKED_BADLY, Seen, watch
 
 
 @pytest.fixture(scope="session")
@@ -15,5 +15,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         *(choices(variable)[0] for variable in query_variables().values()),
         *recorded(),
         'up{job="engines"} == 1',
+        ASKED_BADLY,
     }
     return watch(tmp_path_factory.mktemp("deploy"), sorted(wanted))

@@ -74,6 +74,7 @@ class Fleets:
         for number in range(12):
             tasks.start(_user(self.troubled.port, number), f"troubled user {number}")
         tasks.start(_impatient(self.troubled.port), "impatient user")
+        tasks.start(_clumsy(self.well.port), "clumsy user")
         try:
             yield
         finally:
@@ -155,6 +156,17 @@ async def _impatient(port: int) -> None:
         async with _connection(port) as client:
             await client.send(_question(99, turn))
             await client.wire.read_until(b"\n", ANSWERS)
+
+
+async def _clumsy(port: int) -> None:
+    """One who asks for more than the engine has, and is told so by the engine: no alert is about him."""
+    while True:
+        async with _connection(port) as client:
+            answer = await client.ask(
+                chat(model="sim", headers={"Authorization": "Bearer users"}, max_tokens=10**9), ANSWERS
+            )
+            assert answer.status == 400, answer.body.raw
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -27,6 +27,13 @@ DEADLINE = 15.0
 EXPECTED = {f"Replicarouter{name}" for name in ("ProxyLimited", "Errors", "Shedding", "ReplicaOut")}
 """The alerts that the router in trouble must raise."""
 
+ASKED_BADLY = (
+    f'sum(rate(replicarouter_requests_total{{instance="{WELL}",outcome="upstream_error"}}[1m]))'
+    f' / sum(rate(replicarouter_requests_total{{instance="{WELL}"}}[1m])) > 0.05'
+)
+"""Has an answer when so many requests to the router that is well are refused by an engine that an alert would
+fire, if that were not their clients' fault."""
+
 OF_THE_MACHINE = ("ReplicarouterCpuBusy", "ReplicarouterEventLoopLag")
 """Alerts that a busy machine raises by itself: they keep their time."""
 

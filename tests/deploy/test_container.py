@@ -99,6 +99,31 @@ def test_nothing_of_a_build_is_left_in_the_image() -> None:
             assert "--no-cache-dir" in one.rest
 
 
+@pytest.mark.parametrize(
+    ("extras", "built", "installed"),
+    [
+        ("", ".", "replicarouter"),
+        ("otel", ".[otel]", "replicarouter[otel]"),
+        ("otel,plot", ".[otel,plot]", "replicarouter[otel,plot]"),
+    ],
+)
+def test_extras_are_built_and_installed_where_they_are_asked_for(
+    tmp_path: Path, extras: str, built: str, installed: str
+) -> None:
+    """By what the shell makes of the recipe's lines, in front of a pip that says what it was told."""
+    build = stages()[0]
+    assert only(build, "ARG").rest == 'EXTRAS=""'
+    pip = tmp_path / "pip"
+    pip.write_text("#!/bin/sh\nfor last; do :; done\necho $last\n")
+    pip.chmod(0o755)
+    script = "\n".join(one.rest for one in build if one.name == "RUN" and one.rest.startswith("pip "))
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "EXTRAS": extras}
+    said = subprocess.check_output(["sh", "-euc", script], env=environ, text=True, cwd=tmp_path)
+    assert said.splitlines() == [built, installed]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(filter(None, extras.split(","))) <= set(known)
+
+
 def test_its_variables_are_settings_and_leave_the_admin_port_on_loopback() -> None:
     environ = {name: value for name, value in variables(stages()[-1]).items() if name.startswith("REPL")}
     settings = load_settings(flags={"replicas": ["http://r:1"]}, environ=environ, config=None).settings
@@ -247,6 +272,20 @@ def test_each_replica_has_a_gpu_of_its_own_and_the_router_knows_it(compose: Any)
     assert {replica.name: replica.url for replica in router_settings().replicas} == {
         f"vllm-{gpu}": f"http://vllm-{gpu}:8000" for gpu in range(8)
     }
+
+
+def test_the_router_knows_what_each_engine_may_run(compose: Any) -> None:
+    command = compose["services"]["vllm-0"]["command"]
+    most = int(command[command.index("--max-num-seqs") + 1])
+    assert {replica.max_num_seqs for replica in router_settings().replicas} == {most}
+    assert f"\nMAX_NUM_SEQS={most}\n" in (COMPOSE / ".env.example").read_text()
+
+
+def test_the_image_gets_the_extras_of_the_example(compose: Any) -> None:
+    build = compose["services"]["router"]["build"]
+    assert (COMPOSE / build["context"]).resolve() == ROOT
+    asked = {one.rest.partition("=")[0] for one in stages()[0] if one.name == "ARG"}
+    assert set(build["args"]) == asked == {"EXTRAS"}
 
 
 def test_a_drain_has_the_time_it_may_take(compose: Any) -> None:

@@ -12,7 +12,7 @@ from replicarouter import errors
 from replicarouter.errors import Fault, RouterError
 from tests.deploy.fleets import TROUBLED, WELL
 from tests.deploy.rules import PROMETHEUS, alerts, document, recorded, rules
-from tests.deploy.scene import EXPECTED, Seen, finite, with_key
+from tests.deploy.scene import ASKED_BADLY, EXPECTED, Seen, finite, with_key
 from tests.fakes.programs import program
 
 RUNBOOK = PROMETHEUS.parent / "README.md"
@@ -130,6 +130,11 @@ def test_stages_of_a_router_are_all_recorded(seen: Seen) -> None:
 
 def test_nothing_fires_while_a_router_is_well(seen: Seen) -> None:
     assert {name for name, instance in seen.fired if instance != TROUBLED} == set()
+
+
+def test_what_an_engine_refuses_its_clients_raises_nothing(seen: Seen) -> None:
+    assert finite(*seen.answers[ASKED_BADLY])
+    assert ("ReplicarouterErrors", WELL) not in seen.fired
 
 
 def test_router_that_is_short_of_connections_raises_its_alert(seen: Seen) -> None:

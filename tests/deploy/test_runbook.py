@@ -118,11 +118,22 @@ def test_every_field_of_a_requests_line_is_explained() -> None:
     assert set(re.findall(r"`(\w+)`", " ".join(table("field of a request's line")))) == written
 
 
-def test_every_event_it_names_is_logged() -> None:
+def test_every_event_it_names_is_logged_and_every_warning_is_named() -> None:
     source = "".join(file.read_text() for file in (ROOT / "replicarouter").rglob("*.py"))
     events = re.findall(r"`([^`]+)`", " ".join(table("event")))
     assert len(events) > 10
     assert [event for event in events if f'"{event}"' not in source] == []
+    warnings = set(re.findall(r'log\.warning\(\s*"([^"]+)"', source))
+    assert len(warnings) > 8
+    assert warnings - set(events) == set()
+
+
+def test_what_an_operator_has_written_is_not_overwritten_by_a_second_installation() -> None:
+    """The files of settings are in a block of their own, which says so."""
+    blocks = re.findall(r"(?:^    .+\n)+", section("Installing"), re.MULTILINE)
+    (settings,) = [block for block in blocks if "/etc/replicarouter" in block and "install -D" in block]
+    assert all("/etc/replicarouter" in line for line in settings.splitlines())
+    assert "overwrite" in TEXT.partition(settings)[0].rpartition("\n    ")[2]
 
 
 def test_every_setting_it_names_exists() -> None:

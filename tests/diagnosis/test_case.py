@@ -1,5 +1,7 @@
 """What the checks look at."""
 
+import pytest
+
 from replicarouter.diagnosis.case import Case
 from replicarouter.diagnosis.verdict import Expectations
 from replicarouter.diagnosis.window import Window
@@ -88,6 +90,54 @@ def test_requests_are_held_when_they_wait_long_enough() -> None:
         for change in (waits, passes, untold, one_untold, at_times)
     }
     assert held == {waits: True, passes: False, untold: True, one_untold: False, at_times: False}
+
+
+@pytest.mark.parametrize(("longest", "held"), [(0.09, False), (0.11, True)])
+def test_a_tenth_of_a_second_is_long_enough(longest: float, held: bool) -> None:
+    def waits(router: Router, _: float) -> None:
+        router.queued, router.held = 5, longest
+
+    found = case(waits)
+    assert found.held(found.queued) is held
+
+
+@pytest.mark.parametrize(("count", "held"), [(1, False), (2, True)])
+def test_where_nobody_tells_for_how_long_two_must_wait(count: float, held: bool) -> None:
+    def untold(router: Router, _: float) -> None:
+        router.queued, router.held = count, None
+
+    found = case(untold)
+    assert found.held(found.queued) is held
+
+
+@pytest.mark.parametrize(("running", "full"), [(94, False), (95, True)])
+def test_an_engine_is_full_a_little_below_what_it_may_run(running: float, full: bool) -> None:
+    def some(router: Router, _: float) -> None:
+        router[0].max_num_seqs, router[0].running = 100, running
+
+    assert case(some).members[0].full is full
+
+
+@pytest.mark.parametrize(("outstanding", "reached"), [(17, False), (18, True)])
+def test_a_limit_is_reached_a_little_below_it(outstanding: float, reached: bool) -> None:
+    def some(router: Router, _: float) -> None:
+        router[0].limit, router[0].streaming = 20, outstanding
+
+    members = case(some).members
+    assert members[0].at_limit is reached
+    assert not members[1].at_limit
+
+
+@pytest.mark.parametrize(("waiting", "queues"), [(4, False), (5, True)])
+def test_those_that_wait_for_the_next_two_steps_are_no_queue(waiting: float, queues: bool) -> None:
+    """20 requests a second end at r0, and a step takes 0.11 s: 4.4 come within two."""
+
+    def short_answers(router: Router, seconds: float) -> None:
+        router.received = 1000 + 20 * seconds
+        router[0].waiting = waiting
+        router[0].gap, router[0].gaps = 0.11, 9 * seconds
+
+    assert case(short_answers).members[0].queues is queues
 
 
 def test_engines_are_busy_when_most_of_them_are() -> None:

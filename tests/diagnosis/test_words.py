@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicarouter.diagnosis.words import counted, names, number, percent, power_of_two, seconds
+from replicarouter.diagnosis.words import counted, length, names, number, percent, power_of_two, seconds
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,14 @@ def test_shares(share: float, text: str) -> None:
 )
 def test_durations(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.604, "604 ms"), (5.04, "5 s"), (5.07, "5.1 s"), (60.02, "60 s")],
+)
+def test_lengths_of_windows(value: float, text: str) -> None:
+    assert length(value) == text
 
 
 @pytest.mark.parametrize(("least", "power"), [(0, 1), (1, 1), (255, 256), (256, 256), (257, 512)])

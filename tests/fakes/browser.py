@@ -8,6 +8,7 @@ import base64
 import json
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,9 @@ from tests.fakes.wire import eventually
 
 STARTS = 30.0
 """Seconds for the browser to start on a busy machine."""
+
+LOOKS = 0.03
+"""Seconds between two looks at a page: each keeps a browser busy, and others may need the processor."""
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"),
@@ -148,7 +152,18 @@ class Tab:
 
     async def until(self, expression: str, what: str, *, deadline: float = 10.0) -> Any:
         """Wait until the expression is true; its value."""
-        return await eventually(lambda: self.evaluate(expression), what, deadline=deadline)
+        return await self.comes(lambda: self.evaluate(expression), what, deadline=deadline)
+
+    async def comes(self, look: Callable[[], Awaitable[Any]], what: str, *, deadline: float = 10.0) -> Any:
+        """Look until there is something; what it is."""
+
+        async def there() -> Any:
+            seen = await look()
+            if not seen:
+                await asyncio.sleep(LOOKS)
+            return seen
+
+        return await eventually(there, what, deadline=deadline)
 
     async def until_text(self, selector: str, part: str, *, deadline: float = 10.0) -> str:
         """Wait until the element's text contains `part`; the text."""
@@ -160,7 +175,7 @@ class Tab:
             return part in seen
 
         try:
-            await eventually(there, f"{selector} says {part!r}", deadline=deadline)
+            await self.comes(there, f"{selector} says {part!r}", deadline=deadline)
         except AssertionError as failure:
             raise AssertionError(f"{failure}; it says {seen!r}; console: {self.errors}") from None
         return seen

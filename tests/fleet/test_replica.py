@@ -7,9 +7,9 @@ import pytest
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
-from replicarouter.fleet.lifecycle import Duty, State
+from replicarouter.fleet.lifecycle import Duty, Event, State
 from replicarouter.fleet.replica import PEAK_READINGS, PENALTY, RAMP_START, Reading, Replica
-from tests.scene import a_replica
+from tests.scene import a_fleet, a_replica, named
 
 
 def occupy(replica: Replica, *, connecting: int = 0, sent: int = 0, streaming: int = 0) -> None:
@@ -310,3 +310,24 @@ def test_its_length_is_unknown_before_it_was_asked_and_where_it_is_not_told() ->
     assert replica.max_length is None
     replica.cards = ({"id": "m1"},)
     assert replica.max_length is None
+
+
+def test_an_order_is_why_it_is_out_until_it_is_taken_back() -> None:
+    fleet = a_fleet("a", "b")
+    replica = named(fleet, "a")
+    assert replica.reason == replica.why == "said so"
+    fleet.drain(replica)
+    assert replica.reason == "told to drain"
+    fleet.tell(replica, Event.FAILED, "refuses connections")
+    assert replica.reason == "told to drain"
+    fleet.undrain(replica)
+    assert replica.reason == "refuses connections"
+
+
+@pytest.mark.parametrize(("outstanding", "told"), [(1, "1 request still runs"), (3, "3 requests still run")])
+def test_a_replica_that_leaves_says_what_it_waits_for(outstanding: int, told: str) -> None:
+    fleet = a_fleet("a", "b")
+    replica = named(fleet, "a")
+    replica.cells[replica.row + OUTSTANDING] = outstanding
+    assert not fleet.remove(replica)
+    assert replica.reason == f"told to be removed; {told}"

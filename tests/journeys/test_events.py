@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.client import chat
-from tests.fakes.replica import OK, FakeReplica, held, reply
+from tests.fakes.client import chat, request
+from tests.fakes.replica import OK, SSE_HEAD, FakeReplica, event, held, reply
 from tests.fakes.running import Doors, StartRouter, free_port
 from tests.fakes.wire import eventually
 
@@ -55,6 +55,49 @@ async def test_a_full_queue_is_told_once_with_its_setting(
     gate.set()
     for client in waiting:
         await client.answer()
+
+
+def access_line(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
+    (line,) = [one for one in events(caplog, "request") if one["outcome"] != "ok"]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            chat(model="nobody\x1b-serves-it"),
+            {"model": "other", "asked_model": "nobody\x1b-serves-it", "outcome": "model_not_found@receiving"},
+        ),
+        (
+            request("POST", "/v1/chat/complete?key=secret", b"{}"),
+            {"endpoint": "other", "path": "/v1/chat/complete", "outcome": "unknown_path@receiving"},
+        ),
+    ],
+    ids=["model", "path"],
+)
+async def test_a_line_says_what_was_asked_for_in_vain_and_what_it_was_answered(
+    start_router: StartRouter, caplog: pytest.LogCaptureFixture, asked: bytes, told: dict[str, str]
+) -> None:
+    router = await start_router(FakeReplica())
+    with caplog.at_level(logging.INFO):
+        answer = await router.ask(asked)
+        await eventually(lambda: events(caplog, "request"), "the line is there")
+    line = access_line(caplog)
+    assert told.items() <= line.items()
+    assert ("asked_model" in line, "path" in line) == ("asked_model" in told, "path" in told)
+    assert (line["status"], line["bytes_out"]) == (404, len(answer.body.entity))
+
+
+async def test_the_event_that_ends_a_broken_stream_is_counted(
+    start_router: StartRouter, caplog: pytest.LogCaptureFixture
+) -> None:
+    router = await start_router(FakeReplica(reply(SSE_HEAD + event("1"), then="fin")))
+    with caplog.at_level(logging.INFO):
+        answer = await router.ask(chat())
+        await eventually(lambda: events(caplog, "request"), "the line is there")
+    assert b"replica_disconnected" in answer.body.chunks[-1]
+    assert access_line(caplog)["bytes_out"] == len(answer.body.raw)
 
 
 async def test_an_engine_that_restarted_is_told(

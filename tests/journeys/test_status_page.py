@@ -55,6 +55,38 @@ CONTRAST = """
 definition of relative luminance: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance"""
 
 
+OUT_OF_PLACE = """
+(() => {
+  const rect = (node) => node.getBoundingClientRect();
+  const inside = (a, b) => a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const shown = (selector) => [...document.querySelectorAll(selector)].filter((node) => node.checkVisibility());
+  const wrong = [];
+  for (const stage of shown(".stage")) {
+    const parts = [...stage.children].filter((node) => node.checkVisibility());
+    parts.forEach((part, index) => {
+      if (!inside(rect(part), rect(stage))) wrong.push(`out of ${stage.id}: ${part.innerText}`);
+      for (const other of parts.slice(index + 1)) {
+        if (!apart(rect(part), rect(other))) wrong.push(`on one another: ${part.innerText}, ${other.innerText}`);
+      }
+    });
+    const next = stage.nextElementSibling;
+    if (next) {
+      const gap = Math.max(rect(next).left - rect(stage).right, rect(next).top - rect(stage).bottom);
+      if (gap < 16) wrong.push(`no room for an arrow after ${stage.id}: ${gap}`);
+    }
+  }
+  for (const lane of shown(".lane[data-state=ready]")) {
+    const lines = rect(lane.querySelector(".who")).height / parseFloat(getComputedStyle(lane).lineHeight);
+    if (innerWidth > 1080 && lines > 2.5) wrong.push(`${lane.innerText} has ${lines} lines`);
+    if (lane.scrollWidth > lane.clientWidth) wrong.push(`out of its lane: ${lane.innerText}`);
+  }
+  return wrong;
+})()
+"""
+"""Parts of stages that lie on one another or stick out, arrows without room, and lanes that are too high."""
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     chromium = Chromium(program("chromium", "chromium"), tmp_path_factory.mktemp("browser"))
@@ -87,7 +119,7 @@ class Page(Tab):
     async def shows(self, **stages: int) -> None:
         """Wait until exactly these stages are not empty."""
         wanted = {stage: stages.get(stage, 0) for stage in STAGES}
-        await eventually(lambda: self._shows(wanted), f"the page shows {stages}", deadline=WAITS)
+        await self.comes(lambda: self._shows(wanted), f"the page shows {stages}", deadline=WAITS)
 
     async def _shows(self, wanted: dict[str, int]) -> bool:
         return await self.stages() == wanted
@@ -106,7 +138,7 @@ class Page(Tab):
             text = await self.lane(name)
             return all(part in text for part in parts)
 
-        await eventually(there, f"the lane of {name} says {parts}", deadline=WAITS)
+        await self.comes(there, f"the lane of {name} says {parts}", deadline=WAITS)
 
     async def press(self, name: str, order: str) -> None:
         """Press the button of a replica; a question comes."""
@@ -166,7 +198,8 @@ async def test_connector_limit_is_named_with_its_setting(start_router: StartRout
     await router.stage(streaming=4, connecting=10)
     await page.live(router)
     await page.until_text("#headline", "Limited by the router", deadline=WAITS)
-    await page.until_text("#verdict", "connector.limit", deadline=WAITS)
+    await page.until_text("#cure", "connector.limit", deadline=WAITS)
+    assert (await page.text("#cure")).startswith("Change: ")
     headline = await page.text("#headline")
     assert "connector limit" in headline
     assert "10" in await page.text("#evidence")
@@ -174,6 +207,9 @@ async def test_connector_limit_is_named_with_its_setting(start_router: StartRout
     assert await page.text("#stage-queued .flag") == ""
     await page.until("document.title.startsWith('✕')", "the title says so too")
     assert "4 of 4" in await page.text("#connector")
+    for width in (360, 390, 768, 1280):
+        await page.look(width)
+        assert await page.evaluate(OUT_OF_PLACE) == [], width
     gate.set()
     limited = "document.getElementById('headline').textContent.startsWith('Limited by the router')"
     await page.until(f"!{limited}", "it is limited no more", deadline=WAITS)
@@ -204,7 +240,8 @@ async def test_a_healthy_fleet_is_called_so(start_router: StartRouter, page: Pag
 
 async def test_a_stalled_replica_is_named(start_router: StartRouter, page: Page) -> None:
     gate = asyncio.Event()
-    well, stuck = streams(gate, "well"), streams(gate, "stuck")
+    name = "gpu-node-3.example:8002"
+    well, stuck = streams(gate, "gpu-node-1.a-rack-with-a-long-name.example:8001"), streams(gate, name)
     stuck.probes.gauges = {RUNNING: 2, STEPS: 41}
     well.probes.gauges = {RUNNING: 2}
     router = await start_router(well, stuck, health={"stall_after": 0.3})
@@ -212,14 +249,19 @@ async def test_a_stalled_replica_is_named(start_router: StartRouter, page: Page)
         await router.begin(chat())
     await eventually(lambda: row_is(router, stuck, stalled=True), "the router finds it stalled")
     await page.live(router)
-    await page.lane_says("stuck", "stalled", "2 here: 2 streaming")
-    await page.until_text("#headline", "stuck", deadline=WAITS)
+    await page.lane_says(name, "stalled", "2 here: 2 streaming")
+    await page.until_text("#headline", name, deadline=WAITS)
     assert (await page.text("#headline")).startswith("Not the router: ")
-    assert "stuck at stuck" in await page.text("#stage-streaming .flag")
-    await page.click("#only-conspicuous")
+    assert await page.text("#stage-streaming .flag") == f"2 stuck at {name}"
+    assert (await page.text("#cure")).startswith("Do: ")
+    assert f"drain {name}" in await page.text("#cure")
+    for width in (320, 360, 390, 768, 1100, 1280):
+        await page.look(width)
+        assert await page.evaluate(OUT_OF_PLACE) == [], width
+    await page.click("#only-problems")
     assert await page.evaluate(
-        "[...document.querySelectorAll('.lane:not([hidden]) h3')].map((h) => h.innerText)"
-    ) == ["stuck"]
+        "[...document.querySelectorAll('.lane:not([hidden]) h3')].map((h) => h.textContent)"
+    ) == [name]
 
 
 async def row_is(router: RunningRouter, replica: FakeReplica, **wanted: Any) -> bool:
@@ -243,6 +285,7 @@ async def test_an_operator_drains_and_undrains(start_router: StartRouter, page: 
     assert await row_is(router, replica, duty="draining")
     await page.lane_says("gpu-0", "draining", "Undrain")
     assert "1 ready, 1 draining" in await page.text("#replicas-states")
+    await page.until_text("#others", "Do: replicarouter replicas undrain gpu-0 gives", deadline=WAITS)
 
     await page.press("gpu-0", "Undrain")
     await page.click("#confirm-yes")
@@ -256,6 +299,7 @@ async def test_the_token_is_asked_for_and_goes_with_orders(start_router: StartRo
     router = await start_router(replica, admin={"token": "open-sesame"})
     await page.show(router)
     await page.until("!document.getElementById('token').hidden", "the token is asked for")
+    assert await page.text("#freshness") == "Locked"
     assert not await page.evaluate("document.getElementById('main').checkVisibility()")
     await enter(page, "wrong")
     await page.until_text("#token-text", "does not accept this token")
@@ -328,6 +372,43 @@ async def test_recent_errors_are_told_with_their_ids(start_router: StartRouter, 
     assert [error["request_id"] for error in listed] == ["req-77"]
 
 
+async def test_clients_that_left_are_one_line_and_hide_no_error(
+    start_router: StartRouter, page: Page
+) -> None:
+    gate = asyncio.Event()
+    bad = FakeReplica(reply(b"HTTP/1.1 400 X\r\nContent-Length: 2\r\n\r\n{}"), name="bad", models=["bad"])
+    router = await start_router(streams(gate, "gpu-0", models=["good"]), bad)
+    await router.ask(chat(model="bad", headers={"X-Request-Id": "req-77"}))
+    await page.live(router)
+    assert await page.text("#departed") == ""
+    for _ in range(30):
+        await router.begin(chat(model="good"))
+    await router.stage(streaming=30)
+    await router.leave()
+    said = await page.until_text("#departed", "30 clients left since the router started, the last one ")
+    assert said.endswith("\u00a0s ago, at stage streaming, from gpu-0.")
+    rows = "[...document.querySelectorAll('#errors-table tbody tr code')].map((code) => code.innerText)"
+    assert await page.evaluate(rows) == ["req-77"]
+    document = (await router.admin("/admin/errors")).json()
+    assert [error["request_id"] for error in document["errors"]] == ["req-77"]
+    assert len(document["departures"]) == 30
+
+
+async def test_a_page_that_is_closed_costs_nothing_any_more(
+    start_router: StartRouter, browser: Chromium
+) -> None:
+    router = await start_router(FakeReplica())
+    async with Page(browser.address) as tab:
+        await tab.live(router)
+        assert drawing()
+    await eventually(lambda: not drawing(), "no document is drawn any more", deadline=WAITS)
+    assert (await router.admin("/admin/ledger")).status == 200
+
+
+def drawing() -> bool:
+    return any(task.get_name() == "status page" for task in asyncio.all_tasks())
+
+
 @pytest.mark.parametrize("count", [1, 64])
 async def test_every_width_and_colour_scheme_is_readable(
     start_router: StartRouter, page: Page, count: int
@@ -346,6 +427,7 @@ async def test_every_width_and_colour_scheme_is_readable(
             wide = await page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
             assert wide[0] <= wide[1] == width
             assert await page.evaluate(CONTRAST) == []
+            assert await page.evaluate(OUT_OF_PLACE) == [], width
     assert await page.evaluate("document.querySelectorAll('.lane').length") == count
     assert await page.text("#replicas-states") == f"{count} ready"
 

@@ -23,7 +23,7 @@ OLD = b"POST /v1/chat/completions HTTP/1.0\r\nHost: x\r\nContent-Length: 2\r\n\r
 async def test_an_answer_is_written_whole(start_front: StartFront, close: bool) -> None:
     async def handle(one: InboundRequest) -> bool:
         told = LocalAnswer(404, b"gone", "text/plain", [("X-Request-Id", "a")])
-        write_answer(one.client, told, close=close, bare=False)
+        assert write_answer(one.client, told, close=close, bare=False) == 4
         return not close
 
     front = await start_front(handle)
@@ -37,7 +37,7 @@ async def test_an_answer_is_written_whole(start_front: StartFront, close: bool) 
 
 async def test_a_bare_answer_has_its_length_and_no_body(start_front: StartFront) -> None:
     async def handle(one: InboundRequest) -> bool:
-        write_answer(one.client, LocalAnswer(200, b"body"), close=True, bare=True)
+        assert write_answer(one.client, LocalAnswer(200, b"body"), close=True, bare=True) == 0
         return False
 
     front = await start_front(handle)
@@ -54,7 +54,7 @@ async def test_an_answer_to_nobody_is_nothing(start_front: StartFront) -> None:
         client = one.client
         assert client.transport is not None
         client.transport.abort()
-        write_answer(client, LocalAnswer(200, b"body"), close=True, bare=False)
+        assert write_answer(client, LocalAnswer(200, b"body"), close=True, bare=False) == 0
         left.set()
         return False
 

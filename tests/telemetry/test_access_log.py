@@ -135,6 +135,17 @@ def test_names_that_others_write_are_cut() -> None:
     assert (len(line["request_id"]), len(line["model"])) == (200, 200)
 
 
+def test_what_was_asked_for_is_told_where_the_labels_say_something_else() -> None:
+    line = facts(endpoint="other", path="/v1/chat/complete", model="other", asked_model="m-" + "7" * 60_000)
+    assert (line["endpoint"], line["path"]) == ("other", "/v1/chat/complete")
+    assert (line["model"], line["asked_model"]) == ("other", "m-" + "7" * 98)
+    assert len(facts(path="/" + "x" * 60_000)["path"]) == 100
+    assert facts(asked_model="alias")["asked_model"] == "alias"
+    assert not {"path", "asked_model"} & facts(asked_model="m1").keys()
+    # Of a head that could not be read.
+    assert "path" not in facts(endpoint="other", path="")
+
+
 @pytest.mark.parametrize("form", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
 @pytest.mark.parametrize(
     "evil", ["a\nlevel=error b", "a\x1b[2J", "a\x9bb", "a\u202eb", "a\u2028b", "\udcff\n"]
@@ -142,7 +153,7 @@ def test_names_that_others_write_are_cut() -> None:
 def test_no_name_can_forge_a_line(
     form: logging.Formatter, evil: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (record,) = lines(AccessLog(), caplog, client_id=evil, model=evil)
+    (record,) = lines(AccessLog(), caplog, client_id=evil, model=evil, asked_model=f"{evil}!", path=evil)
     line = form.format(record)
     assert line.isprintable()
     if isinstance(form, JsonFormatter):

@@ -27,5 +27,5 @@ def test_a_missing_extra_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) 
     for name in ("exporter", "spans"):
         monkeypatch.delitem(sys.modules, f"replicarouter.tracing.{name}", raising=False)
     settings = TracingSettings(otlp_endpoint="http://127.0.0.1:9")
-    with pytest.raises(SettingsError, match=r"tracing\.otlp_endpoint.*pip install 'replicarouter\[otel\]'"):
+    with pytest.raises(SettingsError, match=r"tracing\.otlp_endpoint.*'\.\[otel\]'.*'replicarouter\[otel\]'"):
         open_exporter(settings, a_fleet("a"), version="1", clock=time.monotonic)

@@ -11,6 +11,7 @@ from replicarouter.acceptance.checks import (
     models,
     needle,
     reasoning,
+    replicas,
     request_id,
     same_answers,
     second_turn,
@@ -25,6 +26,7 @@ from replicarouter.acceptance.checks import (
 CHECKS: dict[str, Check] = {
     module.CHECK.name: module.CHECK
     for module in (
+        replicas,
         health,
         models,
         version,

@@ -34,6 +34,8 @@ async def run(scene: Scene, model: str) -> Finding:
     """Leave a long stream at every door, one after the other, and watch the counts of what runs."""
     watch, whose = await _watch(scene, model)
     if watch is None:
+        if scene.blind is not None:
+            return skipped(f"it cannot be seen: {scene.unseen}")
         return skipped(
             "no engine tells how many requests run, and the router's ledger is not to be had",
             "switch the engines' metrics on, or give --admin URL",
@@ -42,6 +44,8 @@ async def run(scene: Scene, model: str) -> Finding:
     doors = scene.doors(model) if whose == ENGINES else [scene.main]
     findings = [await _leave(scene, model, door, watch) for door in doors]
     bad = worst(findings)
+    if bad.status is Status.FAIL:
+        return failed(f"engines go on for clients that have left: {bad.why}", bad.cure)
     if bad.status is not Status.PASS:
         return bad
     slowest = max(one.figures["seconds"] for one in findings)
@@ -71,7 +75,8 @@ async def _leave(scene: Scene, model: str, door: Door, count: Count) -> Finding:
         more={"ignore_eos": True},
     )
     door.meter.requests += 1
-    async with door.streaming(CHAT, question.body(stream=True)) as (_, events):
+    async with door.streaming(CHAT, question.body(stream=True)) as (reply, events):
+        where = f"{door.name} (met {reply.replica})" if reply.replica else door.name
         seen = 0
         async for _event in events:
             seen += 1
@@ -94,9 +99,9 @@ async def _leave(scene: Scene, model: str, door: Door, count: Count) -> Finding:
     took = await until(free, scene.clock, within=PATIENCE)
     if took is not None and took <= SOON:
         return passed(f"{door.name}: free after {seconds(took)}", seconds=took)
-    told = f"only after {seconds(took)}" if took is not None else f"not within {PATIENCE:g} s"
+    told = f"for {seconds(took)}" if took is not None else f"for more than {PATIENCE:g} s"
     return failed(
-        f"a stream left at {door.name} frees the engine {told}",
+        f"{where}, {told}",
         "does a proxy between hold the connection open? Engines stop when theirs closes; other traffic on the"
         " fleet also looks like this",
     )

@@ -1,6 +1,5 @@
 """Whether 1, 4, 8 and N streams at a time all come whole, and how fast the first and next tokens come."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from replicarouter.acceptance.errors import CheckError
 from replicarouter.acceptance.finding import Finding, failed, passed, warned
 from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import median, names, seconds
+from replicarouter.acceptance.words import by_value, counted, median, names, seconds
 
 TOKENS = 64
 _SMALL_LEVELS = (1, 4, 8)
@@ -24,7 +23,8 @@ NOTICEABLE = 0.25
 @dataclass(frozen=True, slots=True)
 class Level:
     """What came of so many streams at a time; `late` began only when others had ended, and `held` of them
-    were kept by the router for `longest` seconds at most."""
+    were kept by the router for `longest` seconds at most. `replicas` says how many each replica had, and
+    `ttfts` their medians, where it is told which replica answers."""
 
     streams: int
     ttft: float | None
@@ -33,6 +33,7 @@ class Level:
     held: int
     longest: float
     replicas: dict[str, int]
+    ttfts: dict[str, float]
     faults: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
@@ -44,7 +45,14 @@ class Level:
             "late": self.late,
             "held_by_router": self.held,
             "replicas": self.replicas,
+            "ttft_p50_by_replica": self.ttfts,
         }
+
+    @property
+    def slow(self) -> list[str]:
+        """The replicas whose first tokens take far longer than those of the fastest."""
+        fastest = min(self.ttfts.values(), default=0.0)
+        return [name for name, ttft in self.ttfts.items() if ttft > max(NOTICEABLE, 4 * fastest)]
 
 
 async def run(scene: Scene, model: str) -> Finding:
@@ -69,21 +77,48 @@ async def run(scene: Scene, model: str) -> Finding:
 def measure(outcomes: Sequence[Answer | CheckError], lone_ttft: float | None) -> Level:
     """Sum up one level; `lone_ttft` is the time to first token of a stream that was alone."""
     answers = [one for one in outcomes if isinstance(one, Answer)]
-    faults = [fault for one in outcomes for fault in _faults(one)]
     bar = max(NOTICEABLE, 4 * (lone_ttft or 0.0))
-    first_end = min((one.ended_at for one in answers), default=0.0)
-    late = [one for one in answers if one.began_after(first_end) and (one.ttft or 0.0) > bar]
-    held = [one.reply.held for one in late if one.reply.held > bar / 2]
+    held = [one.reply.held for one in _late(answers, bar) if one.reply.held > bar / 2]
+    # The router's limit is one for all. An engine's queue is its own: that others have ended frees no place.
+    groups = _by_replica(answers)
+    queued = [one for group in groups.values() for one in _queued(group, bar) if one.reply.held <= bar / 2]
+    named = {name: group for name, group in groups.items() if name}
+    ttfts = {name: _ttft(group) for name, group in named.items()}
     return Level(
         streams=len(outcomes),
-        ttft=median([one.ttft for one in answers if one.ttft is not None]),
+        ttft=_ttft(answers),
         itl=median([gap for one in answers if (gap := one.mean_gap) is not None]),
-        late=len(late),
+        late=len(held) + len(queued),
         held=len(held),
         longest=max(held, default=0.0),
-        replicas=dict(Counter(one.reply.replica for one in answers if one.reply.replica)),
-        faults=tuple(dict.fromkeys(faults)),
+        replicas={name: len(group) for name, group in named.items()},
+        ttfts={name: ttft for name, ttft in ttfts.items() if ttft is not None},
+        faults=tuple(dict.fromkeys(fault for one in outcomes for fault in _faults(one))),
     )
+
+
+def _by_replica(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
+    """Who answered what; under "" where that is not told."""
+    groups: dict[str, list[Answer]] = {}
+    for one in answers:
+        groups.setdefault(one.reply.replica, []).append(one)
+    return groups
+
+
+def _late(answers: Sequence[Answer], bar: float) -> list[Answer]:
+    """Those that began only when one of the others had ended."""
+    first_end = min((one.ended_at for one in answers), default=0.0)
+    return [one for one in answers if one.began_after(first_end) and (one.ttft or 0.0) > bar]
+
+
+def _queued(answers: Sequence[Answer], bar: float) -> list[Answer]:
+    """Those of one replica that waited for a place there: late, and later than it always begins."""
+    usual = min(one.ttft or 0.0 for one in answers)
+    return [one for one in _late(answers, bar) if (one.ttft or 0.0) > usual + NOTICEABLE]
+
+
+def _ttft(answers: Sequence[Answer]) -> float | None:
+    return median([one.ttft for one in answers if one.ttft is not None])
 
 
 def _faults(answer: Answer | CheckError) -> list[str]:
@@ -99,11 +134,14 @@ def _faults(answer: Answer | CheckError) -> list[str]:
 
 def _finding(levels: Sequence[Level]) -> Finding:
     figures = {"levels": [level.document() for level in levels]}
-    table = ", ".join(f"{level.streams}: {seconds(level.ttft)}/{seconds(level.itl)}" for level in levels)
-    told = f"TTFT/ITL p50 at {table}"
+    table = (
+        f"{counted(level.streams, 'stream')}: TTFT {seconds(level.ttft)}, ITL {seconds(level.itl)}"
+        for level in levels
+    )
+    told = "; ".join(table) + " (medians)"
     for level in levels:
         if level.faults:
-            why = f"at {level.streams} streams not all came whole: {names(level.faults)}; {told}"
+            why = f"at {counted(level.streams, 'stream')} not all came whole: {names(level.faults)}; {told}"
             return failed(why, "see the router's access log, and the engines' logs at this time", **figures)
     for level in levels:
         if level.held:
@@ -115,12 +153,22 @@ def _finding(levels: Sequence[Level]) -> Finding:
                 **figures,
             )
         if level.late:
+            unsure = "" if level.replicas else ", or one of them is slow"
             return warned(
                 f"at {level.streams} streams{_spread(level)} {level.late} began only when others had ended:"
-                f" the engines queue; {told}",
+                f" the engines queue{unsure}; {told}",
                 "raise the engines' --max-num-seqs, or add replicas, if that many will run",
                 **figures,
             )
+    if slow := levels[-1].slow:
+        ttfts = levels[-1].ttfts
+        long = by_value({name: seconds(ttfts[name]) for name in slow})
+        return warned(
+            f"all came whole, but first tokens take {long}, and {seconds(min(ttfts.values()))} elsewhere;"
+            f" {told}",
+            "compare GPU, flags, load and network of the slow with the others'",
+            **figures,
+        )
     return passed(f"all came whole; {told}", **figures)
 
 

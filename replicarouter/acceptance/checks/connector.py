@@ -7,8 +7,8 @@ from replicarouter.acceptance.scene import Scene
 
 
 async def run(scene: Scene, _model: str) -> Finding:
-    """Compare the connector limit with what the engines run at a time, or else with the concurrency that
-    was asked for."""
+    """Compare the connector limit with what the engines run at a time, where all tell, and with the
+    concurrency that was asked for."""
     if not scene.router:
         return skipped("no router is here")
     page = RouterPage(await scene.main.get("/metrics"))
@@ -20,8 +20,11 @@ async def run(scene: Scene, _model: str) -> Finding:
     runs = {labels.get("replica", ""): value for labels, value in page.series("replica_max_num_seqs")}
     replicas = {labels.get("replica", "") for labels, _ in page.series("replica_state")}
     known = bool(runs) and replicas <= runs.keys()
-    need = max(sum(runs.values()) if known else 0.0, float(scene.wishes.concurrency))
-    told = f"the fleet runs {need:.0f}" if known else f"{need:.0f} streams are wanted (--concurrency)"
+    fleet = sum(runs.values()) if known else 0.0
+    need = max(fleet, float(scene.wishes.concurrency))
+    told = f"the fleet runs {need:.0f} requests at a time"
+    if need > fleet:
+        told = f"{need:.0f} streams are wanted (--concurrency)"
     if limit < need:
         return failed(
             f"the limit is {limit:.0f} and {told}: {need - limit:.0f} would wait in the router while engines"
@@ -35,7 +38,7 @@ async def run(scene: Scene, _model: str) -> Finding:
 
 CHECK = Check(
     name="connector",
-    asks="is the connector limit as large as what the fleet runs",
+    asks="is the connector limit as large as what the fleet runs, and as --concurrency",
     costs="no tokens",
     run=run,
     fleet=True,

@@ -5,7 +5,7 @@ from replicarouter.acceptance.door import Door
 from replicarouter.acceptance.finding import Finding, failed, passed, worst
 from replicarouter.acceptance.pace import at_each
 from replicarouter.acceptance.scene import Replica, Scene
-from replicarouter.acceptance.words import addresses
+from replicarouter.acceptance.words import START, addresses
 
 _READY = {"", "ready"}
 
@@ -14,11 +14,17 @@ async def run(scene: Scene, _model: str) -> Finding:
     """Ask `/health` everywhere, `/ready` of the router, and what the router believes of its replicas."""
     doors = [scene.main, *(replica.door for replica in scene.replicas if replica.door is not scene.main)]
     asked = await at_each(doors, _health)
-    findings = [failed(problem, "start it, or take it out of the fleet") for problem in asked.problems]
+    findings = [failed(problem, START) for problem in asked.problems]
     findings += [failed(text, "look into its log") for _, text in asked.good if text]
     if scene.router:
         findings += await _ready(scene)
-        findings += [_state(replica) for replica in scene.replicas if replica.state not in _READY]
+        # Of one that does not answer the state tells nothing more.
+        answering = {door for door, _ in asked.good}
+        findings += [
+            _state(replica)
+            for replica in scene.replicas
+            if replica.state not in _READY and replica.door in answering
+        ]
     return worst(findings) if findings else passed(f"/health is fine at {addresses(doors)}")
 
 

@@ -3,7 +3,7 @@
 from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.finding import Finding, failed, passed, skipped
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import by_value
+from replicarouter.acceptance.words import by_value, counted
 
 
 async def run(scene: Scene, model: str) -> Finding:
@@ -24,7 +24,7 @@ async def run(scene: Scene, model: str) -> Finding:
             " fails by chance",
             lengths=known,
         )
-    return passed(f"{next(iter(known.values()))} tokens at {len(known)} replicas", lengths=known)
+    return passed(f"{next(iter(known.values()))} tokens at {counted(len(known), 'replica')}", lengths=known)
 
 
 CHECK = Check(

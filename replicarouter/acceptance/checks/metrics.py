@@ -1,12 +1,12 @@
 """Whether the numbers are there that tell where requests are."""
 
 from replicarouter.acceptance.check import Check
-from replicarouter.acceptance.errors import CheckError, Refused
+from replicarouter.acceptance.errors import CheckError, NoAnswer, Refused
 from replicarouter.acceptance.finding import Finding, Status, failed, passed, warned, worst
 from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.pages import EnginePage, RouterPage, engine_page
 from replicarouter.acceptance.scene import Replica, Scene
-from replicarouter.acceptance.words import names
+from replicarouter.acceptance.words import START, counted, names
 
 FAMILIES = (
     *("requests_received", "requests", "requests_receiving", "requests_queued", "requests_outstanding"),
@@ -35,9 +35,10 @@ async def run(scene: Scene, _model: str) -> Finding:
     if bad.status is not Status.PASS:
         return bad
     if scene.blind is not None:
-        return warned(f"the router's page is complete; {scene.blind.why}", scene.blind.cure)
+        why = f"the router's page is complete; {scene.unseen}"
+        return warned(why, scene.blind.cure) if scene.blind.cure else passed(why)
     kinds = sorted({page.dialect for page in pages if isinstance(page, EnginePage)})
-    told = [f"of {len(pages)} engines ({', '.join(kinds)})"] if pages else []
+    told = [f"of {counted(len(pages), 'engine')} ({', '.join(kinds)})"] if pages else []
     return passed("complete: the pages " + " and ".join((["of the router"] if scene.router else []) + told))
 
 
@@ -61,7 +62,7 @@ def _engines(replica: Replica, page: EnginePage | CheckError) -> Finding:
     if isinstance(page, Refused):
         return failed(f"{replica.name} has no /metrics ({page.status}): {_LOSS}", cure)
     if isinstance(page, CheckError):
-        return failed(str(page), cure)
+        return failed(str(page), START if isinstance(page, NoAnswer) else cure)
     if page.dialect == "generic":
         if page.running is not None:
             return passed(f"{replica.name} tells how many requests run")

@@ -3,13 +3,14 @@
 from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.finding import Finding, failed, passed, warned, worst
 from replicarouter.acceptance.scene import Scene
+from replicarouter.acceptance.words import counted
 
 _SAME = "start all replicas of a pool with the same --model and --served-model-name"
 
 
 async def run(scene: Scene, _model: str) -> Finding:
     """Compare the lists of models."""
-    findings = [failed(replica.problem, _SAME) for replica in scene.replicas if replica.problem]
+    findings = [failed(replica.problem, replica.cure) for replica in scene.replicas if replica.problem]
     if scene.unlisted and scene.router:
         findings.append(failed(scene.unlisted, "see `replicarouter replicas list`"))
     findings += _unknown(scene) + _unlisted(scene) + _weights(scene)
@@ -60,13 +61,15 @@ def _pools(scene: Scene) -> Finding:
     for replica in scene.replicas:
         served = tuple(sorted(replica.models))
         groups[served] = groups.get(served, 0) + 1
-    told = "; ".join(f"{count} × {', '.join(served)}" for served, count in groups.items())
+    told = "; ".join(
+        f"{', '.join(served)} at {counted(number, 'replica')}" for served, number in groups.items()
+    )
     if scene.blind is not None:
         listed = [str(card["id"]) for card in scene.listed]
-        return passed(f"the router lists {', '.join(listed)}; {scene.blind.why}")
+        return passed(f"the router lists {', '.join(listed)}; {scene.unseen}")
     if len(groups) > 1:
         return warned(f"the replicas are of {len(groups)} kinds: {told}", f"if one pool is meant, {_SAME}")
-    return passed(f"{told}", models=scene.models)
+    return passed(told if scene.router else ", ".join(scene.models), models=scene.models)
 
 
 CHECK = Check(

@@ -116,14 +116,14 @@ def found(answer: Answer, secret: str) -> bool:
 
 async def _judged(scene: Scene, model: str, searches: list[Search]) -> Finding:
     tokens = max(search.tokens for search in searches)
-    told = f"a prompt of {tokens or 'unknown'} tokens"
+    told = f"prompts of {tokens or 'unknown'} tokens"
     missed = [search for search in searches if not search.found]
     depths = sorted({search.depth for search in missed})
     figures = {"prompt_tokens": tokens, "missed": len(missed), "searches": len(searches)}
     if not missed:
-        return passed(f"found in all {len(searches)} of {told}", **figures)
+        return passed(f"found in all {len(searches)} {told}", **figures)
     where = ", ".join(f"{depth:.0%}" for depth in depths)
-    why = f"missed in {len(missed)} of {len(searches)} of {told}, at depths {where}"
+    why = f"missed in {len(missed)} of {len(searches)} {told}, at depths {where}"
     return failed(f"{why}: {await _whose(scene, model, missed)}", _CURE, **figures)
 
 

@@ -107,30 +107,32 @@ def judge_cache(seconds: Sequence[Answer], hits: float | None) -> Finding:
 
 def judge_place(conversations: Sequence[Conversation], policy: str) -> Finding:
     """Whether second turns went where the first had gone."""
-    named = f"policy {policy}" if policy else "the policy"
     pairs = [(one.first.reply.replica, one.second.reply.replica) for one in conversations]
     if not all(first and second for first, second in pairs):
         return skipped("which replica answers is not told", "set expose_replica: true to see it")
     same = sum(first == second for first, second in pairs)
-    told = f"{same} of {len(pairs)} second turns meet the replica of the first ({named})"
+    told = f"{same} of {len(pairs)} second turns meet the replica of the first"
     if policy and policy not in STICKY:
+        chance = " (by chance)" if same else ""
         return warned(
-            f"{told}, which does not keep conversations together",
+            f"policy {policy} does not keep conversations together: {told}{chance}",
             "--policy prefix-hash, if they have several turns",
         )
+    told += f" (policy {policy or 'unknown'})"
     if same == len(pairs):
         return passed(told)
-    reasons = Counter(
-        one.second.reply.affinity
-        for one in conversations
-        if one.first.reply.replica != one.second.reply.replica
-    )
-    why = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if reason)
     cure = "spill: other load was in the way, try again when it is quiet; rehash: replicas came or went;"
     cure += " none: no key was found, see policy_options.session_headers"
     if not policy:
         return warned(told, "--policy prefix-hash, if conversations have several turns")
-    return failed(f"{told}: {why}", cure)
+    return failed(f"{told}: {_astray(conversations)}", cure)
+
+
+def _astray(conversations: Sequence[Conversation]) -> str:
+    """Why second turns went elsewhere, as the router says with its answers."""
+    elsewhere = [one for one in conversations if one.first.reply.replica != one.second.reply.replica]
+    reasons = Counter(one.second.reply.affinity for one in elsewhere)
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.items() if reason)
 
 
 def together_told(place: Finding, cache: Finding) -> Finding:

@@ -1,5 +1,6 @@
 """Whether tools are accepted and, where that was asked for, calls come back that fit their schema."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from replicarouter.acceptance.finding import Finding, failed, passed, skipped
 from replicarouter.acceptance.pace import at_each
 from replicarouter.acceptance.prompts import Message, user
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import addresses, by_value, several
+from replicarouter.acceptance.words import addresses, by_value, names, several
 
 TOKENS = 192
 NAME = "get_weather"
@@ -33,6 +34,9 @@ _TOOL = {
         },
     },
 }
+_REFUSALS = frozenset((400, 422, 501))
+"""The statuses of engines that take no tools."""
+
 _CURE = "vLLM: --enable-auto-tool-choice --tool-call-parser NAME; SGLang: --tool-call-parser NAME"
 _WAYS: tuple[tuple[str, object, bool], ...] = (
     ("required", "required", False),
@@ -41,10 +45,10 @@ _WAYS: tuple[tuple[str, object, bool], ...] = (
 
 
 async def run(scene: Scene, model: str) -> Finding:
-    """Send a tool; with `--tools` want calls of it."""
+    """Send a tool everywhere; with `--tools` want calls of it."""
     messages = user(f"Note {scene.prompts.mark()}. What is the weather in Paris?")
     if not scene.wishes.tools:
-        return await _accepted(scene.main, model, messages)
+        return await _accepted(scene.doors(model), model, messages)
 
     async def look(door: Door) -> str:
         problems = []
@@ -95,23 +99,39 @@ def _fits(arguments: Any) -> bool:
     return isinstance(arguments, dict) and arguments.keys() == {"city"} and arguments["city"] in _CITIES
 
 
-async def _accepted(door: Door, model: str, messages: list[Message]) -> Finding:
+async def _accepted(doors: Sequence[Door], model: str, messages: list[Message]) -> Finding:
+    """Whether tools may be sent, which all replicas must agree on."""
     question = Question(model=model, messages=messages, max_tokens=1, thinking=False, more={"tools": [_TOOL]})
-    try:
-        await ask(door, question)
-    except Refused as refusal:
-        if refusal.status not in {400, 422, 501}:
-            raise
-        return skipped(
-            f"tools are refused ({refusal.status}: {refusal.message}); calls were not asked for",
-            f"if clients will send tools, {_CURE}; then check with --tools",
-        )
-    return passed("requests with tools are accepted; calls were not asked for (--tools)")
+
+    async def refusal(door: Door) -> str:
+        try:
+            await ask(door, question)
+        except Refused as refused:
+            if refused.status not in _REFUSALS:
+                raise
+            return f"{refused.status}: {refused.message}"
+        return ""
+
+    asked = await at_each(doors, refusal)
+    if asked.problems:
+        return failed(several(asked.problems))
+    refusals = {door.name: reason for door, reason in asked.good if reason}
+    if not refusals:
+        return passed("requests with tools are accepted; calls were not asked for (--tools)")
+    # Which replica answers through the router is chance, so it is named only where all others accept.
+    if len(refusals) < len(doors):
+        at = [name for name in refusals if name != doors[0].name] or [*refusals]
+        told = f"tools are refused at {names(at)} ({refusals[at[0]]}) and accepted at the others"
+        return failed(told, f"start all replicas with the same flags for tools ({_CURE})")
+    return skipped(
+        f"tools are refused ({next(iter(refusals.values()))}); calls were not asked for",
+        f"if clients will send tools, {_CURE}; then check with --tools",
+    )
 
 
 CHECK = Check(
     name="tools",
     asks="are tools accepted and, with --tools, do calls come back that fit their schema",
-    costs="1 request of 1 token; with --tools, 2 of up to 192 at each of R + 1 addresses",
+    costs="1 request of 1 token at each of R + 1 addresses; with --tools, 2 of up to 192",
     run=run,
 )

@@ -4,7 +4,7 @@ import orjson
 
 from replicarouter.acceptance.chat import CHAT, Question
 from replicarouter.acceptance.check import Check
-from replicarouter.acceptance.finding import Finding, failed, passed, warned
+from replicarouter.acceptance.finding import Finding, failed, passed, skipped, warned
 from replicarouter.acceptance.reply import Reply
 from replicarouter.acceptance.scene import Scene
 
@@ -19,6 +19,8 @@ async def run(scene: Scene, _model: str) -> Finding:
             "the engine serves whatever model is named",
             "a typing error will go unnoticed; a router refuses it",
         )
+    if reply.status == 503 and scene.router and not scene.listed:
+        return skipped("a router that knows no model yet refuses each with 503")
     if reply.status != 404:
         return failed(
             f"{reply.place} answers {reply.status}, not 404",

@@ -5,7 +5,7 @@ from replicarouter.acceptance.errors import CheckError
 from replicarouter.acceptance.finding import Finding, failed, passed, skipped
 from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.scene import Replica, Scene
-from replicarouter.acceptance.words import by_value
+from replicarouter.acceptance.words import by_value, counted
 
 
 async def run(scene: Scene, model: str) -> Finding:
@@ -28,7 +28,7 @@ async def run(scene: Scene, model: str) -> Finding:
             versions=known,
         )
     silent = len(replicas) - len(known)
-    told = f"{next(iter(known.values()))} at {len(known)} replicas"
+    told = f"{next(iter(known.values()))} at {counted(len(known), 'replica')}"
     return passed(told + (f"; {silent} do not tell" if silent else ""), versions=known)
 
 

@@ -6,6 +6,7 @@ import { order } from "./orders.js";
 
 const SPAN = 60; // seconds of history
 const MANY = 16; // replicas from which lanes are drawn small
+const TAIL = 14; // characters of a name that are always shown
 
 const STATES = ["ready", "loading", "draining", "ejected", "unhealthy"];
 
@@ -45,11 +46,18 @@ class Trend {
   }
 }
 
+/** A long name may be cut in its middle: its end, a port or a number, tells replicas apart. */
+function title(name) {
+  const tail = Math.max(0, name.length - TAIL);
+  return el("h3", { title: name, "aria-label": name }, ...(tail ? [el("span", { class: "head" }, name.slice(0, tail))] : []), el("span", {}, name.slice(tail)));
+}
+
 class Lane {
   constructor(name) {
     this.history = new History();
     this.chip = el("span", { class: "chip" });
-    this.why = el("p", { class: "why" });
+    this.why = el("span");
+    this.state = el("p", { class: "why" }, this.chip, " ", this.why);
     this.notes = el("p", { class: "notes" });
     this.ours = new Bar(["connecting", "sent", "streaming"]);
     this.engine = new Bar(["running", "waiting"]);
@@ -64,7 +72,7 @@ class Lane {
     this.button = el("button", { type: "button" });
     this.button.addEventListener("click", () => order(this.row));
     this.node = el("li", { class: "lane" },
-      el("div", { class: "who" }, el("div", { class: "name" }, el("h3", {}, name), this.chip), this.why, this.notes),
+      el("div", { class: "who" }, title(name), this.state, this.notes),
       el("div", { class: "load" },
         el("div", { class: "pair" }, this.ours.node, this.oursText),
         el("div", { class: "pair" }, this.engine.node, this.engineText)),
@@ -106,7 +114,7 @@ class Lane {
     say(this.why, row.why);
     mark(this.node, "data-state", state);
     mark(this.node, "data-named", worst ? worst.side : "");
-    this.conspicuous = state !== "ready" || Boolean(worst) || row.waiting > 0 || row.cooling || row.trial;
+    this.problem = state !== "ready" || Boolean(worst) || row.waiting > 0 || row.cooling || row.trial;
     say(this.notes, [...(worst && state === "ready" ? [worst.title] : []), ...notes(row)].join(" · "));
     show(this.notes, this.notes.textContent !== "");
   }
@@ -131,7 +139,7 @@ function notes(row) {
 export class Fleet {
   constructor() {
     this.lanes = new Map();
-    this.only = $("only-conspicuous");
+    this.only = $("only-problems");
     this.only.addEventListener("change", () => this.#filter());
   }
 
@@ -180,7 +188,7 @@ export class Fleet {
   }
 
   #filter() {
-    for (const lane of this.lanes.values()) show(lane.node, !this.only.checked || lane.conspicuous);
+    for (const lane of this.lanes.values()) show(lane.node, !this.only.checked || lane.problem);
   }
 }
 

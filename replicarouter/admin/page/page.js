@@ -52,7 +52,8 @@ function showFreshness() {
   const late = shownAt > 0 && Date.now() - shownAt > LATE;
   let feed = "live";
   let text = "Live";
-  if (trouble === "locked" || trouble === "refused") [feed, text] = [trouble, "Not shown"];
+  if (trouble === "locked") [feed, text] = [trouble, "Locked"];
+  else if (trouble === "refused") [feed, text] = [trouble, "Refused"];
   else if (trouble === "lost" || late) {
     feed = "lost";
     text = shownAt ? `No data since ${clock(shownAt)}: the router does not answer; asking again` : "The router does not answer; asking again";

@@ -1,7 +1,7 @@
 // The gauges below the lanes, and the recent errors.
 
 import { Bar } from "./charts.js";
-import { $, DASH, brief, clock, count, el, lasting, mark, percent, say, show } from "./dom.js";
+import { $, DASH, brief, clock, count, el, lasting, mark, percent, plural, say, show } from "./dom.js";
 
 const AFFINITY = {
   hit: "to its own replica", new: "first of its key", spill: "sent elsewhere by load",
@@ -83,6 +83,7 @@ export class Panels {
       ["up for", lasting(document.at - router.born)],
     ]);
     showErrors(document.errors);
+    showDeparted(document.departed);
   }
 
   #affinity(counts) {
@@ -96,6 +97,17 @@ export class Panels {
       [`${result}: ${AFFINITY[result]}`, all ? percent(many / all) : DASH, all ? many / all : null]);
     this.affinity.set([...rows, ["requests, last minute", count(all)]]);
   }
+}
+
+/** Clients that left are told in one line: the end of a benchmark brings hundreds. */
+function showDeparted({ count: many, stages, last }) {
+  show($("departed"), many > 0);
+  if (!many) return;
+  const kinds = Object.entries(stages);
+  const split = kinds.length > 1 ? ` (${kinds.map(([stage, left]) => `${count(left)} ${stage}`).join(", ")})` : "";
+  const when = many === 1 ? "," : ", the last one";
+  const where = last.replica ? `${last.stage}, from ${last.replica}` : last.stage;
+  say($("departed"), `${plural(many, "client")} left since the router started${split}${when} ${lasting(last.age)} ago, at stage ${where}.`);
 }
 
 function showErrors(errors) {

@@ -1,4 +1,4 @@
-// The banner: one verdict in plain words, with its evidence and its cure; and what else was found.
+// The banner: one verdict in plain words, with its evidence and what to change or do; and what else was found.
 
 import { $, brief, count, el, plural, say, show } from "./dom.js";
 
@@ -8,7 +8,10 @@ const STAGE_OF = {
   file_descriptors: "connecting",
   admission_limit: "queued",
   no_replica: "queued",
+  queue_held: "queued",
   client_limited: "receiving",
+  slow_uploads: "receiving",
+  slow_connections: "connecting",
 };
 
 // Verdicts on the engines bite in the stage that most requests are in: engines send the heads of their
@@ -79,7 +82,7 @@ function cureInto(node, verdict) {
   const key = JSON.stringify([verdict.cure, verdict.setting]);
   if (node.dataset.key === key) return;
   node.dataset.key = key;
-  const parts = verdict.cure ? [el("b", {}, "Cure: "), ...coded(sentence(verdict.cure))] : [];
+  const parts = verdict.cure ? [el("b", {}, verdict.setting ? "Change: " : "Do: "), ...coded(verdict.cure)] : [];
   if (verdict.setting && !verdict.cure.includes(verdict.setting)) parts.push(" Setting: ", el("code", {}, verdict.setting));
   node.replaceChildren(...parts);
 }

@@ -11,7 +11,7 @@ CURES = {
     "loading": "wait for it, or look at its engine's log: it answers and lists no model, or nothing yet",
     "unhealthy": "see `replicarouter replicas list` for why, and its engine's log",
     "ejected": "its requests failed: look at its engine's log; it is tried again by itself",
-    DRAINING: "`replicarouter replicas undrain NAME` gives it requests again",
+    DRAINING: "`replicarouter replicas undrain {name}` gives it requests again",
 }
 
 
@@ -59,7 +59,7 @@ def replica_out(case: Case) -> Iterator[Verdict]:
             _states(out),
             *([f"set aside {number(set_aside)} times within the window"] if set_aside else []),
         ),
-        CURES.get(one.state, "see `replicarouter replicas list`"),
+        CURES.get(one.state, "see `replicarouter replicas list`").format(name=one.name),
         replica=one.name if len(out) == 1 else "",
     )
 

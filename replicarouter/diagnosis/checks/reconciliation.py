@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.checks.stall import stalled_now
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import counted, names, number, percent
+from replicarouter.diagnosis.words import counted, names, number, percent, whole
 
 FEW = 3
 """Requests that may be on their way between the router and the scheduler at any moment."""
@@ -40,9 +40,8 @@ def foreign_traffic(case: Case) -> Iterator[Verdict]:
     if not found:
         return
     count = sum(-member.unexplained.median for member in found if member.unexplained is not None)
-    engines = sum(_in_engine(member) for member in found)
     ours = sum(member.with_engine.median for member in found)
-    have = "it has" if len(found) == 1 else "they have"
+    have = "it runs or queues" if len(found) == 1 else "they run or queue"
     yield Verdict(
         "foreign_traffic",
         Side.ELSEWHERE,
@@ -50,7 +49,7 @@ def foreign_traffic(case: Case) -> Iterator[Verdict]:
         (
             (
                 f"unexplained −{number(count)} at {names([member.name for member in found])}: {have} "
-                f"{number(engines)} running or waiting, {number(ours)} of them from here"
+                f"{number(count)} more than the {number(ours)} from here"
             ),
         ),
         "send all traffic through this router, or take what others use out of its fleet",
@@ -88,8 +87,8 @@ def held_before_scheduler(case: Case) -> Iterator[Verdict]:
                 f"({percent(count / max(1.0, ours))}): {names([member.name for member in found])}"
             ),
             (
-                f"without a response head: {number(ours - streaming)}; streaming: {number(streaming)}, and "
-                f"the engines run or queue {number(known)}"
+                f"without a response head: {number(whole(ours) - whole(streaming))}; streaming: "
+                f"{number(streaming)}, and the engines run or queue {number(known)}"
             ),
         ),
         SLOW_READERS if slow_readers else SLOW_FRONTEND,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.course import Course
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import counted, seconds
+from replicarouter.diagnosis.words import counted, length, seconds
 
 SILENT = 3.0
 """Seconds without a byte for any of its requests, and without a step of the engine, from which on a replica
@@ -41,7 +41,7 @@ def stalled_replica(case: Case) -> Iterator[Verdict]:
         if silence:
             evidence.append(f"no byte of an answer has come for {seconds(silence)}")
         if frozen:
-            evidence.append(f"its engine made no step in the whole window of {seconds(case.window.seconds)}")
+            evidence.append(f"its engine made no step in the whole window of {length(case.window.seconds)}")
         if judged:
             evidence.append(f"the router has found it stalled; its state is {member.state}")
         yield Verdict(

@@ -1,4 +1,4 @@
-"""What of the telemetry itself was lost, because nobody took it in time."""
+"""What of the telemetry itself was lost."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from replicarouter.telemetry.sources import Sources
 
 def read(sources: Sources) -> Iterator[Family]:
     """Read how much was dropped."""
-    yield counter("log_lines_dropped", "Log lines that nobody read in time.", [], [((), dropped_lines())])
+    yield counter("log_lines_dropped", "Log lines that were not written.", [], [((), dropped_lines())])
     lost = sources.traces_dropped()
     yield counter("traces_dropped", "Requests whose spans no collector took.", [], [((), lost)])

@@ -1,5 +1,7 @@
 """All streams of a level come whole."""
 
+import re
+
 from replicarouter.acceptance import Status, Wishes
 from replicarouter.acceptance.answers import Answer, Usage
 from replicarouter.acceptance.checks.concurrency import measure
@@ -17,7 +19,7 @@ async def test_streams_without_usage_fail(examine: Examine) -> None:
 
 async def test_streams_that_are_cut_fail(examine: Examine) -> None:
     finding = await examine("concurrency", Scripted("one", cut=True), wishes=Wishes(concurrency=2))
-    assert (finding.status, "at 1 streams not all came whole" in finding.why) == (Status.FAIL, True)
+    assert (finding.status, "at 1 stream not all came whole" in finding.why) == (Status.FAIL, True)
 
 
 async def test_streams_that_the_router_holds_are_a_warning_with_the_setting(examine: Examine) -> None:
@@ -46,6 +48,21 @@ def test_streams_that_all_begin_late_have_not_waited_for_each_other() -> None:
 def _answer(*, first_at: float, ended_at: float) -> Answer:
     reply = Reply("one", 200, {}, b"")
     return Answer(reply, finish="stop", usage=Usage(1, 1, 2, None), first_at=first_at, ended_at=ended_at)
+
+
+async def test_a_replica_that_is_slow_to_begin_is_named_and_no_queue(examine: Examine) -> None:
+    fleet = Scripted("one"), Scripted("two", delay=0.6)
+    finding = await examine("concurrency", *fleet, wishes=EIGHT)
+    assert finding.status is Status.WARN
+    assert re.search(r"first tokens take \d+ ms at two, and \d+ ms elsewhere", finding.why)
+    assert "compare GPU" in finding.cure
+
+
+async def test_times_say_what_they_are(examine: Examine) -> None:
+    finding = await examine("concurrency", Scripted("one"), wishes=Wishes(concurrency=2))
+    time = r"[\d.]+ m?s"
+    told = f"all came whole; 1 stream: TTFT {time}, ITL {time}; 2 streams: TTFT {time}, ITL {time}"
+    assert re.fullmatch(told + r" \(medians\)", finding.why)
 
 
 async def test_the_levels_are_1_4_8_and_the_one_wanted(examine: Examine) -> None:

@@ -17,7 +17,14 @@ async def test_a_limit_below_the_wanted_concurrency_fails(examine: Examine) -> N
 async def test_a_limit_below_what_the_engines_run_fails(examine: Examine) -> None:
     one = Scripted("one", settings={"max_num_seqs": 16})
     finding = await examine("connector", one, wishes=Wishes(concurrency=2), settings=LIMIT)
-    assert (finding.status, "the fleet runs 16" in finding.why) == (Status.FAIL, True)
+    assert (finding.status, "the fleet runs 16 requests" in finding.why) == (Status.FAIL, True)
+
+
+async def test_what_is_wanted_beyond_what_the_fleet_runs_is_told_as_that(examine: Examine) -> None:
+    one = Scripted("one", settings={"max_num_seqs": 16})
+    finding = await examine("connector", one, wishes=Wishes(concurrency=20), settings=LIMIT)
+    assert (finding.status, "20 streams are wanted (--concurrency)" in finding.why) == (Status.FAIL, True)
+    assert "the fleet runs" not in finding.why
 
 
 async def test_a_limit_that_is_large_enough_passes(examine: Examine) -> None:

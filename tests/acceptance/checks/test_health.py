@@ -25,3 +25,9 @@ async def test_a_router_without_a_ready_replica_fails(examine: Examine) -> None:
     ill.own.health = 503
     finding = await examine("health", ill, ready=0)
     assert (finding.status, "503 to /ready" in finding.why) == (Status.FAIL, True)
+
+
+async def test_of_a_dead_replica_its_state_is_not_told_too(examine: Examine) -> None:
+    gone = Scripted("gone")
+    finding = await examine("health", gone, "http://127.0.0.1:1", ready=1)
+    assert (finding.status, finding.why) == (Status.FAIL, "127.0.0.1:1: refuses connections")

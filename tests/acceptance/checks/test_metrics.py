@@ -27,3 +27,11 @@ async def test_a_page_of_an_unknown_engine_is_a_warning(examine: Examine) -> Non
 async def test_replicas_that_are_not_known_are_a_warning(examine: Examine) -> None:
     finding = await examine("metrics", Scripted("one"), admin="http://127.0.0.1:1")
     assert (finding.status, "--admin" in finding.cure) == (Status.WARN, True)
+    meant = await examine("metrics", Scripted("two"), router_only=True)
+    assert (meant.status, "only the router is checked" in meant.why) == (Status.PASS, True)
+
+
+async def test_a_dead_engine_is_to_be_started_not_given_a_flag(examine: Examine) -> None:
+    one = Scripted("one")
+    finding = await examine("metrics", one, replicas=(one.url, "http://127.0.0.1:1"))
+    assert (finding.status, finding.cure) == (Status.FAIL, "start it, or take it out of the fleet")

@@ -27,4 +27,19 @@ async def test_a_replica_that_the_router_does_not_know_of_is_not_one_of_its_mode
 
 async def test_pools_of_several_models_are_told_and_pass(examine: Examine) -> None:
     finding = await examine("models", Scripted("one"), Scripted("two", model="m2"))
-    assert (finding.status, "2 kinds: 1 × m1; 1 × m2" in finding.why) == (Status.WARN, True)
+    assert (finding.status, "2 kinds: m1 at 1 replica; m2 at 1 replica" in finding.why) == (Status.WARN, True)
+
+
+async def test_a_dead_engine_is_to_be_started(examine: Examine) -> None:
+    one = Scripted("one")
+    finding = await examine("models", one, replicas=(one.url, "http://127.0.0.1:1"))
+    assert (finding.status, finding.why) == (Status.FAIL, "127.0.0.1:1: refuses connections")
+    assert finding.cure == "start it, or take it out of the fleet"
+
+
+async def test_what_hides_the_replicas_is_not_told_in_a_pass(examine: Examine) -> None:
+    finding = await examine("models", Scripted("one"), settings={"admin": {"token": "secret-token"}})
+    assert (finding.status, finding.why) == (
+        Status.PASS,
+        "the router lists m1; the replicas are not known",
+    )

@@ -1,6 +1,9 @@
 """A second turn meets its first, and the cache of it."""
 
 from replicarouter.acceptance import Status
+from replicarouter.acceptance.answers import Answer
+from replicarouter.acceptance.checks.second_turn import Conversation, judge_place
+from replicarouter.acceptance.reply import Reply
 from tests.acceptance.conftest import Examine
 from tests.acceptance.scripted import Scripted
 
@@ -13,6 +16,16 @@ async def test_another_policy_is_a_warning_with_the_one_to_take(examine: Examine
     assert finding.status is Status.WARN
     assert "policy least-outstanding" in finding.why
     assert "--policy prefix-hash" in finding.cure
+
+
+def test_turns_that_meet_their_replica_without_a_policy_for_it_do_so_by_chance() -> None:
+    together = Answer(Reply("r", 200, {"x-replicarouter-replica": "one"}, b""))
+    finding = judge_place([Conversation([], "s", together, together)] * 4, "least-outstanding")
+    assert finding.status is Status.WARN
+    assert finding.why == (
+        "policy least-outstanding does not keep conversations together: 4 of 4 second turns meet the replica"
+        " of the first (by chance)"
+    )
 
 
 async def test_a_cold_cache_at_the_right_replica_fails_with_the_flag(examine: Examine) -> None:

@@ -39,3 +39,11 @@ async def test_refusals_are_told_plainly_where_calls_were_not_asked_for(examine:
 async def test_tools_that_were_not_asked_for_are_only_accepted(examine: Examine) -> None:
     finding = await examine("tools", Scripted("one", tools="ignore"))
     assert (finding.status, "not asked for" in finding.why) == (Status.PASS, True)
+
+
+async def test_replicas_that_disagree_on_tools_fail_though_calls_were_not_asked_for(examine: Examine) -> None:
+    fleet = Scripted("one"), Scripted("two", tools="refuse"), Scripted("three")
+    finding = await examine("tools", *fleet)
+    assert finding.status is Status.FAIL
+    assert finding.why == "tools are refused at two (400: no tool parser) and accepted at the others"
+    assert "the same flags" in finding.cure

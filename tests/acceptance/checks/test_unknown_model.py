@@ -20,3 +20,10 @@ async def test_an_error_of_another_shape_fails(examine: Examine) -> None:
 async def test_the_router_refuses_where_its_engines_would_not(examine: Examine) -> None:
     finding = await examine("unknown-model", Scripted("one", any_model=True))
     assert finding.status is Status.PASS
+
+
+async def test_a_router_that_knows_no_model_cannot_tell(examine: Examine) -> None:
+    ill = Scripted("ill")
+    ill.own.health = 503
+    finding = await examine("unknown-model", ill, ready=0)
+    assert (finding.status, "knows no model yet" in finding.why) == (Status.SKIPPED, True)

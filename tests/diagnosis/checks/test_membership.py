@@ -27,6 +27,7 @@ def test_a_drained_replica_is_noted_behind_what_limits() -> None:
     found = judged(window(drained))
     assert [verdict.code for verdict in found] == ["engine_queueing", "replica_out"]
     assert "1 replica of 8 out of service" in found[0].evidence
+    assert found[1].cure == "`replicarouter replicas undrain r3` gives it requests again"
 
 
 def test_a_replica_that_was_out_and_is_back_is_none_of_them() -> None:

@@ -1,0 +1,16 @@
+"""Numbers, and texts of others, in the sentences that people read."""
+
+import json
+
+
+def counted(count: float, word: str) -> str:
+    """A count and its word, which takes an s unless there is exactly one: `1 second`, `0.5 seconds`."""
+    shown = f"{count:g}" if isinstance(count, float) else str(count)
+    return f"{shown} {word}" if count == 1 else f"{shown} {word}s"
+
+
+def printable(text: str) -> str:
+    """A text of others, with an escape for each character that could move a cursor or begin another line."""
+    if text.isprintable():
+        return text
+    return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
