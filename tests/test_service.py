@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from replicarouter.service import EXTENSION, PATIENCE, ServiceManager
+from replicarouter.service import EXTENSION, PATIENCE, STATUS_PERIOD, ServiceManager
 from replicarouter.tasks import TaskSet
 from tests.fakes.client import HOST, Client, chat
 from tests.fakes.message import LAST_CHUNK
@@ -153,6 +153,10 @@ async def test_a_drain_asks_for_time_again_and_again(
         ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "8"}, 0.0),
         ({"WATCHDOG_USEC": "soon"}, 0.0),
         ({"WATCHDOG_USEC": ""}, 0.0),
+        ({"WATCHDOG_USEC": "0"}, 0.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": ""}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "junk"}, 0.0),
+        ({"WATCHDOG_USEC": "9" * 5000}, 0.0),
     ],
 )
 async def test_signs_of_life_are_sent_only_if_this_process_owes_them(
@@ -165,8 +169,10 @@ async def test_signs_of_life_are_sent_only_if_this_process_owes_them(
     assert ("WATCHDOG" in message) == bool(seconds)
 
 
-@pytest.mark.parametrize(("watchdog", "period"), [(0.0, 5.0), (1.0, 0.5), (30.0, 5.0)])
-def test_signs_of_life_come_at_least_twice_in_the_time_for_one(watchdog: float, period: float) -> None:
+@pytest.mark.parametrize(("watchdog", "period"), [(0.0, 5.0), (1.0, 0.5), (30.0, 5.0), (1e-6, 0.1)])
+def test_signs_of_life_come_at_least_twice_in_the_time_for_one_but_not_without_end(
+    watchdog: float, period: float
+) -> None:
     assert ServiceManager("/nowhere/notify", watchdog).period == period
 
 
@@ -178,6 +184,32 @@ def test_a_service_manager_that_cannot_be_reached_is_complained_of_once(
     manager.ready("serving")
     manager.ready("serving")
     assert [record.message for record in caplog.records] == ["service manager not told"]
+
+
+@pytest.mark.parametrize("wanted", ["9" * 5000, "9" * 400, "soon", "-1", "1e6", "1.5", "٣", " 1", "\udcff"])
+def test_a_time_that_is_none_is_complained_of_once(caplog: pytest.LogCaptureFixture, wanted: str) -> None:
+    manager = ServiceManager.of({"WATCHDOG_USEC": wanted}, 7)
+    assert manager.period == STATUS_PERIOD
+    (warning,) = caplog.records
+    assert warning.message == "watchdog not understood"
+    assert len(warning.__dict__["wanted"]) <= 20
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": ""},
+        {"WATCHDOG_USEC": "soon", "WATCHDOG_PID": "8"},
+        {"WATCHDOG_USEC": "18446744073709551615"},
+    ],
+)
+def test_what_is_not_meant_for_this_process_is_not_complained_of(
+    caplog: pytest.LogCaptureFixture, environ: Mapping[str, str]
+) -> None:
+    manager = ServiceManager.of(environ, 7)
+    manager.ready("serving")
+    assert manager.period == STATUS_PERIOD
+    assert caplog.records == []
 
 
 def test_a_service_manager_without_room_does_not_hold_up_who_talks(

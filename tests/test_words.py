@@ -1,8 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers and texts of others in sentences."""
 
 import pytest
 
-from replicarouter.words import counted
+from replicarouter.words import counted, printable
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,19 @@ from replicarouter.words import counted
 )
 def test_only_one_is_no_several(count: float, told: str) -> None:
     assert counted(count, "second") == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ""),
+        ("plain ü 模型", "plain ü 模型"),
+        ("two\nlines\r", "two\\nlines\\r"),
+        ("\x1b[2Jgone", "\\u001b[2Jgone"),
+        ("\u202e\x9b\x7f", "\\u202e\\u009b\\u007f"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_no_text_of_others_moves_a_cursor_or_begins_a_line(text: str, told: str) -> None:
+    assert printable(text) == told
+    assert told.isprintable()

@@ -1,5 +1,5 @@
-"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody, and a
-disk that is full costs the lines of that time and no others."""
+"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody, and
+a disk that is full costs the lines of that time and no others."""
 
 import errno
 import os

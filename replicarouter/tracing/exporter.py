@@ -52,7 +52,7 @@ MISHAPS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError),
     *(OSError, RuntimeError, TypeError, ValueError),
 )
-"""What one odd request or answer may raise in the making, encoding or sending of spans. It costs these spans."""
+"""What an odd request or answer may raise where spans are made, encoded or sent. It costs these spans."""
 
 
 class _Complaint(logging.Handler):

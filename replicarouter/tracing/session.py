@@ -1,5 +1,5 @@
-"""The HTTP session to a collector: one deadline for all of an exchange with it, little read of what it answers,
-and no redirect followed."""
+"""The HTTP session to a collector: one deadline for all of an exchange with it, little read of what it
+answers, and no redirect followed."""
 
 import socket
 import time
@@ -30,8 +30,8 @@ class RedirectedElsewhere(requests.RequestException):
 
 
 class CollectorSession(requests.Session):
-    """A session that goes by no proxy and no `.netrc` that the environment names for other programs, and keeps
-    no cookie. The timeout of a request is that of all its parts together."""
+    """A session that goes by no proxy and no `.netrc` that the environment names for other programs, and
+    keeps no cookie. The timeout of a request is that of all its parts together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _NoCookies(RequestsCookieJar):
 
 
 class _Patient(RawIOBase):
-    """The bytes of a socket until a moment, however slowly they come: each read has what is left of the time."""
+    """The bytes of a socket until a moment, however slowly they come: each read has what is left of it."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end

@@ -101,6 +101,23 @@ def test_a_replica_that_is_not_ready_says_why() -> None:
     assert len(warnings(text)) == 2
 
 
+@pytest.mark.parametrize("odd", ["\n  warning: forged", "\x1b[2J", "\r", "\u202e", "\x9b", "\udcff"])
+def test_what_engines_write_forges_no_line(odd: str) -> None:
+    given = settings(pools={f"pool{odd}": {"policy": "random"}})
+    fleet = Fleet(given.replicas, Ledger())
+    fleet.list_models(fleet.replicas[0], [{"id": f"model{odd}"}])
+    fleet.tell(fleet.replicas[0], Event.PASSED, "")
+    fleet.tell(fleet.replicas[1], Event.FAILED, f"says{odd}")
+    text = start_up_block(
+        given, fleet.replicas, port=8080, admin_port=8081, descriptors=PLENTY, reload="on SIGHUP"
+    )
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "model\\" in text
+    assert "says\\" in text
+    assert len(warnings(text)) == 1
+    text.encode()
+
+
 def test_a_good_set_up_has_no_warnings() -> None:
     assert warnings(block(settings())) == []
     assert warnings(block(settings(connector={"limit": 512, "limit_per_replica": 256}))) == []

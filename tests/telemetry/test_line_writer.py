@@ -1,13 +1,16 @@
 """A thread that writes lines, whatever their reader does."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from replicarouter.telemetry.line_writer import ROOM, LineWriter
+from replicarouter.telemetry.line_writer import RETRY, ROOM, LineWriter
 
 
 class Pipe:
@@ -99,9 +102,9 @@ def test_a_reader_that_has_gone_is_no_error(pipe: Pipe) -> None:
     writer = pipe.writer()
     pipe.reader.close()
     writer.put(b"lost\n", spare=False)
-    writer.flush(5.0)
+    assert not writer.flush(5.0)
     assert not writer.put(b"dropped\n", spare=False)
-    assert writer.dropped == 1
+    assert writer.dropped == 2
     assert not writer.relaxed
 
 
@@ -112,6 +115,68 @@ def test_a_descriptor_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     for _ in range(5):
         writer.put(line, spare=False)
     assert pipe.read(5) == [line] * 5
+
+
+def test_a_full_disk_costs_the_lines_of_its_time_and_no_others(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    descriptor, room_again = os.open("/dev/full", os.O_WRONLY), os.open(path, os.O_WRONLY | os.O_CREAT)
+    writer = LineWriter(descriptor)
+    for line in (b"lost\n", b"lost too\n"):
+        writer.put(line, spare=False)
+        assert not writer.flush(5.0)
+    assert (writer.dropped, writer.untold, writer.waiting) == (2, 2, 0)
+    writer.put(b"2 lost\n", spare=False, tells=2)
+    assert (writer.dropped, writer.untold) == (2, 0)
+    assert not writer.flush(5.0)
+    assert (writer.dropped, writer.untold) == (2, 2)
+
+    os.dup2(room_again, descriptor)
+    writer.put(b"2 lost\n", spare=False, tells=2)
+    writer.put(b"goes on\n", spare=False)
+    assert writer.flush(5.0)
+    assert path.read_bytes() == b"2 lost\ngoes on\n"
+    assert (writer.dropped, writer.untold) == (2, 0)
+
+
+def test_it_goes_on_by_itself_after_a_pause(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    descriptor, room_again = os.open("/dev/full", os.O_WRONLY), os.open(path, os.O_WRONLY | os.O_CREAT)
+    writer = LineWriter(descriptor)
+    writer.put(b"lost\n", spare=False)
+    end = time.monotonic() + 5.0
+    while not writer.dropped:
+        assert time.monotonic() < end
+    failed = time.monotonic()
+    for _ in range(1000):
+        writer.put(b"waits\n", spare=False)
+    os.dup2(room_again, descriptor)
+    while writer.waiting:
+        assert time.monotonic() < end
+    assert time.monotonic() - failed > RETRY / 2
+    assert path.read_bytes() == b"waits\n" * 1000
+    assert writer.dropped == 1
+
+
+CUT = """
+import os, resource, sys
+from replicarouter.telemetry.line_writer import LineWriter
+
+writer = LineWriter(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND))
+writer._hurry.wait = lambda seconds: None
+for number, room in enumerate((0, 5, 8, 8, 8)):
+    size = os.path.getsize(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, resource.RLIM_INFINITY))
+    writer.put(b"line %d\\n" % number, spare=False)
+    writer.flush(5.0)
+print(writer.dropped)
+"""
+
+
+def test_a_line_that_was_cut_is_not_glued_to_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    output = subprocess.check_output([sys.executable, "-c", CUT, str(path)], text=True)
+    assert path.read_text() == "line \nline 2\nline 3\nline 4\n"
+    assert output == "2\n"
 
 
 def test_the_thread_keeps_no_process_alive() -> None:

@@ -70,7 +70,42 @@ def test_a_plain_value_stays_plain(value: object) -> None:
 def test_text_has_a_traceback_below_it() -> None:
     first, *rest = TextFormatter().format(failed_record()).splitlines()
     assert first.endswith("error   turn failed")
-    assert rest == ["ValueError: broken"]
+    assert rest == ["  ValueError: broken"]
+
+
+FORGED = "2023-11-14T22:13:20.250Z error   replica ejected replica=a"
+
+
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\r", "\x1b[2K", "\u2028", "\x85", "\x0b", "\udcff"])
+def test_what_others_say_forges_no_line(between: str) -> None:
+    """Messages of libraries hold what clients and engines have sent."""
+    text = f"bad request: {between}{FORGED}"
+    for one in (record(text), record("%s", args=(text,)), record(**{f"fact{between}{FORGED}": text})):
+        line = TextFormatter().format(one)
+        assert line.isprintable()
+        assert FORGED in line
+    error = ValueError(text)
+    lines = TextFormatter().format(record("failed", exc_info=(ValueError, error, None))).split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert all(line.startswith("  ") for line in lines[1:])
+
+
+def test_a_traceback_stays_in_lines() -> None:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError as error:
+        failed = record("failed", exc_info=(ValueError, error, error.__traceback__))
+    first, *below = TextFormatter().format(failed).split("\n")
+    assert first.endswith(" failed")
+    assert below[0] == "  Traceback (most recent call last):"
+    assert below[-2:] == ["  ValueError: first", "  second"]
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_message_that_does_not_fit_its_values_is_told_all_the_same(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("%d of %d", args=("one",)))
+    assert "%d of %d" in line
+    assert "one" in line
 
 
 def test_json_is_one_object() -> None:
@@ -143,6 +178,24 @@ def test_lines_that_were_dropped_are_told_before_the_next_one() -> None:
         told, last = (json.loads(stream.readline()) for _ in range(2))
     assert (told["event"], told["level"], told["count"]) == ("log lines dropped", "warning", dropped)
     assert last["event"] == "replica ejected"
+
+
+def test_lines_that_a_full_disk_took_are_told_once_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    descriptor, room_again = os.open("/dev/full", os.O_WRONLY), os.open(path, os.O_WRONLY | os.O_CREAT)
+    handler = LineHandler(LineWriter(descriptor))
+    handler.setFormatter(JsonFormatter())
+    for number in range(5):
+        handler.handle(record(f"lost {number}"))
+        handler.flush()
+    os.dup2(room_again, descriptor)
+    for event in ("works again", "goes on"):
+        handler.handle(record(event))
+        handler.flush()
+    told, *others = (json.loads(line) for line in path.read_text().splitlines())
+    assert (told["event"], told["count"]) == ("log lines dropped", 5)
+    assert [line["event"] for line in others] == ["works again", "goes on"]
+    assert handler.writer.dropped == 5
 
 
 class Terminal(io.StringIO):

@@ -4,6 +4,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -199,6 +201,45 @@ def test_long_and_odd_texts_of_clients_are_cut_and_cleaned() -> None:
     facts = dict(server.attributes or {})
     assert facts["replicarouter.request_id"] == "?" + "x" * 199
     assert len(str(facts["url.path"])) == 200
+
+
+ODD: list[dict[str, Any]] = [
+    {"path": "/v1/\udcff\ud800"},
+    {"method": "\udcff"},
+    {"model": "\ud800"},
+    {"replica": "\ud800"},
+    {"caller": "\udcff"},
+    {"peer": "\udcff"},
+    {"client_id": "\udcff\n"},
+    {"policy": "\udcff", "affinity": "\udcff", "outcome": "\udcff"},
+    {"past": (PastAttempt("\udcff", "\udcff", 1000.6, 0.0, 1000.9),), "attempts": 2},
+    {"prompt_tokens": 2**70, "completion_tokens": -(2**70), "status": 2**70},
+    {"cached_tokens": -5},
+    {"ended_at": 500.0},
+    {"ended_at": -2 * OFFSET},
+    {"accepted_at": -2 * OFFSET, "received_at": -2 * OFFSET},
+    {"first_content_at": 1.0, "sent_at": 5000.0},
+]
+
+
+@pytest.mark.parametrize("fields", ODD, ids=lambda fields: "-".join(fields))
+def test_whatever_an_exchange_holds_its_spans_can_be_encoded(fields: dict[str, Any]) -> None:
+    spans = spans_of(an_answered(**fields))
+    (resource,) = ExportTraceServiceRequest.FromString(
+        encode_spans(spans).SerializePartialToString()
+    ).resource_spans
+    encoded = resource.scope_spans[0].spans
+    assert len(encoded) == len(spans)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in encoded)
+    assert all(
+        len(span.attributes) == len(made.attributes or {}) for span, made in zip(encoded, spans, strict=True)
+    )
+
+
+def test_a_path_that_is_not_utf_8_keeps_its_attribute() -> None:
+    server = spans_of(an_answered(path="/v1/\udcff", method="P\udcff"))[0]
+    assert dict(server.attributes or {})["url.path"] == "/v1/?"
+    assert server.name == "P? /v1/chat/completions"
 
 
 def test_operations_are_those_of_endpoints_that_exist() -> None:

@@ -32,3 +32,11 @@ def test_lines_that_found_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -
     handler.handle(logging.makeLogRecord({"msg": "too long for the room"}))
     assert counted(Watched(a_fleet("a")).sources)["log_lines_dropped_total"] == 1
     os.close(reader)
+
+
+def test_lines_that_found_no_disk_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = LineHandler(LineWriter(os.open("/dev/full", os.O_WRONLY)))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    handler.handle(logging.makeLogRecord({"msg": "no space left on device"}))
+    handler.flush()
+    assert counted(Watched(a_fleet("a")).sources)["log_lines_dropped_total"] == 1
