@@ -268,7 +268,7 @@ async def test_serve_is_ready_when_it_has_probed_and_listens(inbox: Inbox, tmp_p
             message = await inbox.told("READY")
             assert served.listens()
             assert message["MAINPID"] == str(served.process.pid)
-            assert message["STATUS"] == "1 of 1 replicas ready, 0 requests in flight"
+            assert message["STATUS"] == "1 of 1 replica ready, 0 requests in flight"
 
 
 async def test_serve_tells_of_reloads_of_its_life_and_of_its_drain(inbox: Inbox, tmp_path: Path) -> None:
@@ -280,14 +280,14 @@ async def test_serve_tells_of_reloads_of_its_life_and_of_its_drain(inbox: Inbox,
             client = await Client.connect(served.port)
             await client.send(chat())
             await client.wire.expect(b"data: 1")
-            await inbox.status("1 of 1 replicas ready, 1 requests in flight")
+            await inbox.status("1 of 1 replica ready, 1 request in flight")
             await inbox.told("WATCHDOG", 3)
 
             served.process.send_signal(signal.SIGHUP)
             reloading, ready = await inbox.told("RELOADING"), await inbox.told("READY", 2)
             assert int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
             assert inbox.messages.index(reloading) < inbox.messages.index(ready)
-            assert ready["STATUS"] == "1 of 1 replicas ready, 1 requests in flight"
+            assert ready["STATUS"] == "1 of 1 replica ready, 1 request in flight"
 
             served.config.write_text("no such setting: 1\n")
             served.process.send_signal(signal.SIGHUP)
@@ -295,7 +295,7 @@ async def test_serve_tells_of_reloads_of_its_life_and_of_its_drain(inbox: Inbox,
 
             served.process.send_signal(signal.SIGTERM)
             stopping = await inbox.told("STOPPING")
-            assert stopping["STATUS"] == "draining 1 requests"
+            assert stopping["STATUS"] == "draining 1 request"
             behind = inbox.messages.index(stopping) + 1
             await eventually(
                 lambda: (

@@ -152,6 +152,12 @@ class Case:
         """Requests that wait in the engines, in all."""
         return self.window.course("engine_requests_waiting")
 
+    def queued_for(self, pool: Pool) -> Course:
+        """Those in the queue that wait for a replica of this pool."""
+        if len(self.pools) == 1 or not pool.model:
+            return self.queued
+        return self.window.course("requests_queued", model=pool.model)
+
     def held(self, requests: Course) -> bool:
         """Whether the router itself makes some of these requests wait, and for longer than it takes to hand
         them on."""

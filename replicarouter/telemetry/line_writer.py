@@ -1,5 +1,5 @@
-"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody, and
-a disk that is full costs the lines of that time and no others."""
+"""Writes lines to a descriptor from a thread of its own: a reader that is slow, or stuck, holds up nobody,
+and a disk that is full costs the lines of that time and no others."""
 
 import errno
 import os
@@ -91,14 +91,13 @@ class LineWriter:
         return True
 
     def flush(self, seconds: float) -> bool:
-        """Wait until nothing is left to write, at most so long; whether all was written."""
+        """Wait until nothing is left to write, at most so long; whether nothing is."""
         end = time.monotonic() + seconds
-        lost = self._lost
         self._hurry.set()
         while self.waiting and not self._gone and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(0.001)
         self._hurry.clear()
-        return not self.waiting and self._lost == lost
+        return not self.waiting
 
     def _run(self) -> None:
         while True:

@@ -64,7 +64,9 @@ class Metrics:
             return
         model, replica = (exchange.model,), (exchange.replica,)
         if exchange.outcome in _ANSWERED:
-            self.answers.add((exchange.replica, f"{exchange.status // 100}xx"))
+            # A 429 is no mistake of the client's: its engine is busy.
+            kind = "429" if exchange.status == 429 else f"{exchange.status // 100}xx"
+            self.answers.add((exchange.replica, kind))
         self.affinity.add((exchange.policy, exchange.affinity))
         self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
         if exchange.sent_at:

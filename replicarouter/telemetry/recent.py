@@ -1,5 +1,5 @@
-"""The latest requests that did not end well, for people who look: failures, and apart from them the departures
-of clients, of which the end of a benchmark brings hundreds. No prompt, no key, no address."""
+"""The latest requests that did not end well, for people who look: failures, and apart from them the
+departures of clients, of which the end of a benchmark brings hundreds. No prompt, no key, no address."""
 
 from collections import Counter, deque
 from collections.abc import Iterable

@@ -67,10 +67,12 @@ async def test_recent_errors_and_departures_are_shown_apart_with_the_time_of_day
     (row,) = document["errors"]
     assert (row["request_id"], row["outcome"]) == ("req-7", "connect_failed@receiving")
     departures = document["departures"]
-    assert {(row["request_id"], row["outcome"]) for row in departures} == {("left", "client_gone@receiving")}
-    for row in (row, departures[0]):
-        ago = datetime.now(UTC) - datetime.fromisoformat(row["at"])
-        assert row["age"] <= ago.total_seconds() <= row["age"] + 5.0
+    assert {(left["request_id"], left["outcome"]) for left in departures} == {
+        ("left", "client_gone@receiving")
+    }
+    for ended in (row, departures[0]):
+        ago = datetime.now(UTC) - datetime.fromisoformat(ended["at"])
+        assert ended["age"] <= ago.total_seconds() <= ended["age"] + 5.0
 
 
 async def test_another_method_is_405(open_door: Open) -> None:

@@ -1,6 +1,9 @@
-"""A collector of spans: a real HTTP server that reads OTLP, and can be told to refuse or to hang."""
+"""Collectors of spans: a real HTTP server that reads OTLP, and can be told to refuse or to hang; and one
+that answers any bytes."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -101,3 +104,73 @@ def _seen(span: trace_pb2.Span, resource: dict[str, Any]) -> SpanSeen:
 
 def _value(value: AnyValue) -> Any:
     return getattr(value, value.WhichOneof("value") or "string_value")
+
+
+Answer = Callable[[], AsyncIterator[bytes]]
+"""What to answer one request, piece by piece."""
+
+
+@dataclass(slots=True)
+class RawCollector:
+    """Answers each request with the bytes of its `answer`; how many came, and how many bytes were sent."""
+
+    answer: Answer
+    requests: int = 0
+    connections: int = 0
+    sent: int = 0
+    port: int = 0
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                while True:
+                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                    await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r")[0]))
+                    self.requests += 1
+                    async for piece in self.answer():
+                        writer.write(piece)
+                        await writer.drain()
+                        self.sent += len(piece)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+@asynccontextmanager
+async def raw_collector(answer: Answer) -> AsyncIterator[RawCollector]:
+    """It listens until the end of the context, and then hangs up on everybody."""
+    collector = RawCollector(answer)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(collector.serve(reader, writer)))
+
+    server = await asyncio.start_server(connected, HOST, 0)
+    collector.port = server.sockets[0].getsockname()[1]
+    try:
+        yield collector
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+
+
+def answering(*pieces: bytes, again: float | None = None) -> Answer:
+    """All of `pieces`; the last of them over and over when `again` says after how many seconds."""
+
+    async def answer() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        while again is not None:
+            await asyncio.sleep(again)
+            yield pieces[-1]
+
+    return answer

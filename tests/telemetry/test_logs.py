@@ -91,8 +91,11 @@ def test_what_others_say_forges_no_line(between: str) -> None:
 
 
 def test_a_traceback_stays_in_lines() -> None:
-    try:
+    def fail() -> None:
         raise ValueError("first\nsecond")
+
+    try:
+        fail()
     except ValueError as error:
         failed = record("failed", exc_info=(ValueError, error, error.__traceback__))
     first, *below = TextFormatter().format(failed).split("\n")

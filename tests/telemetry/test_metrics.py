@@ -46,6 +46,7 @@ def test_an_answered_stream_is_timed_from_end_to_end(metrics: Metrics) -> None:
     [
         (200, "ok", "2xx"),
         (400, "upstream_error", "4xx"),
+        (429, "upstream_error", "429"),
         (503, "upstream_error", "5xx"),
         (502, "replica_disconnected", None),
         (200, "client_gone", None),

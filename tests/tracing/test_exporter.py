@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -15,7 +16,7 @@ from replicarouter.protocol.traceparent import Trace
 from replicarouter.settings import TracingSettings
 from replicarouter.tracing.exporter import BATCH, MOST_WAITING, Exporter
 from replicarouter.tracing.places import Places
-from tests.fakes.collector import FakeCollector
+from tests.fakes.collector import FakeCollector, answering, raw_collector
 from tests.fakes.running import free_port
 from tests.fakes.wire import eventually
 from tests.scene import an_exchange
@@ -32,10 +33,11 @@ def open_exporter(endpoint: str, **options: str) -> Exporter:
     return Exporter(settings, Places(Fleet([], Ledger())), version="1.2", clock=time.monotonic)
 
 
-def an_ended(*, recorded: bool = True) -> Exchange:
+def an_ended(*, recorded: bool = True, **fields: Any) -> Exchange:
     trace = Trace(TRACE, "00f067aa0ba902b7", recorded=recorded)
     now = time.monotonic()
-    return an_exchange(trace=trace, accepted_at=now - 1, ended_at=now, outcome="ok", status=200)
+    usual = {"trace": trace, "accepted_at": now - 1, "ended_at": now, "outcome": "ok", "status": 200}
+    return an_exchange(**{**usual, **fields})
 
 
 async def test_spans_carry_the_service_and_come_by_themselves() -> None:
@@ -117,3 +119,87 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
         await collector.trace(1)
         await asyncio.to_thread(exporter.close, 5)
         assert collector.headers[0]["x-tenant"] == "a"
+
+
+async def test_a_redirect_loses_the_spans_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    answer = b"HTTP/1.1 307 Moved\r\nLocation: http://other.example/v1/traces\r\nContent-Length: 0\r\n\r\n"
+    async with raw_collector(answering(answer)) as collector:
+        exporter = open_exporter(collector.endpoint)
+        for _ in range(BATCH):
+            exporter.observe(an_ended())
+        await eventually(lambda: exporter.dropped == BATCH, "spans are lost")
+        await asyncio.to_thread(exporter.close, 5)
+    (warning,) = caplog.records
+    assert warning.getMessage() == "spans not taken by the collector"
+    assert "redirects to other.example (307)" in warning.__dict__["why"]
+
+
+async def test_a_collector_that_trickles_holds_up_neither_the_next_spans_nor_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("replicarouter.tracing.exporter.ANSWER", 0.5)
+    answer = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"x", again=0.05)
+    async with raw_collector(answer) as collector:
+        exporter = open_exporter(collector.endpoint)
+        for _ in range(3 * BATCH):
+            exporter.observe(an_ended())
+        await eventually(lambda: collector.requests >= 2, "the next spans are sent")
+        began = time.monotonic()
+        await asyncio.to_thread(exporter.close, 0.1)
+        assert time.monotonic() - began < 0.5
+
+
+ODD_ANSWERS = {
+    "garbage": b"\xff\xff\xff\r\n",
+    "bad-length": b"HTTP/1.1 200 x\r\nContent-Length: abc\r\n\r\n",
+    "many-fields": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000 + b"\r\n",
+    "odd-fields": b"HTTP/1.1 500 \xff\r\n\xff\r\n \x00: \x1b\r\nContent-Length: 2\r\n\r\n\xff\xff",
+    "retry-after": b"HTTP/1.1 503 x\r\nRetry-After: 1e99\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", ODD_ANSWERS)
+async def test_no_answer_ends_the_thread_or_is_told_twice(
+    case: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replicarouter.tracing.exporter.ANSWER", 0.5)
+    async with raw_collector(answering(ODD_ANSWERS[case])) as collector:
+        exporter = open_exporter(collector.endpoint)
+        for times in (1, 2):
+            exporter.observe(an_ended())
+            await eventually(lambda: collector.requests >= times, "spans are sent")  # noqa: B023
+        await asyncio.to_thread(exporter.close, 5)
+    assert len(caplog.records) <= 1
+
+
+async def test_a_request_whose_spans_cannot_be_made_costs_no_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    odd = {"accepted_at": float("nan")}, {"ended_at": float("inf")}, {"method": None}, {"past": (None,)}
+    async with FakeCollector() as collector:
+        exporter = open_exporter(collector.endpoint)
+        for _ in range(2):
+            for fields in odd:
+                exporter.observe(an_ended(**fields))
+                exporter.observe(an_ended(path="/\udcff"))
+            await eventually(lambda: not exporter._waiting, "all are taken")
+        await eventually(lambda: exporter.dropped == 2 * len(odd), "they are counted")
+        await asyncio.to_thread(exporter.close, 5)
+        assert len([span for span in collector.spans if span.kind == "SERVER"]) == 2 * len(odd)
+    (warning,) = caplog.records
+    assert (warning.levelno, warning.getMessage()) == (logging.WARNING, "spans not made")
+    assert warning.__dict__["why"].startswith("ValueError: ")
+
+
+async def test_spans_that_cannot_be_encoded_cost_their_batch_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCollector() as collector:
+        exporter = open_exporter(collector.endpoint)
+        exporter.observe(an_ended(trace=Trace("f" * 40, "0" * 16, recorded=True)))
+        await eventually(lambda: exporter.dropped == 1, "it is counted")
+        exporter.observe(an_ended())
+        await collector.trace(1)
+        await asyncio.to_thread(exporter.close, 5)
+    (warning,) = caplog.records
+    assert warning.getMessage() == "spans not taken by the collector"

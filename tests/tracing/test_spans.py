@@ -222,7 +222,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", ODD, ids=lambda fields: "-".join(fields))
+@pytest.mark.parametrize("fields", ODD, ids="-".join)
 def test_whatever_an_exchange_holds_its_spans_can_be_encoded(fields: dict[str, Any]) -> None:
     spans = spans_of(an_answered(**fields))
     (resource,) = ExportTraceServiceRequest.FromString(

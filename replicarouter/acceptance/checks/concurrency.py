@@ -78,10 +78,10 @@ def measure(outcomes: Sequence[Answer | CheckError], lone_ttft: float | None) ->
     """Sum up one level; `lone_ttft` is the time to first token of a stream that was alone."""
     answers = [one for one in outcomes if isinstance(one, Answer)]
     bar = max(NOTICEABLE, 4 * (lone_ttft or 0.0))
-    held = [one.reply.held for one in _late(answers, bar) if one.reply.held > bar / 2]
+    held = [one.reply.held for one in _late(answers, bar) if _held(one, bar)]
     # The router's limit is one for all. An engine's queue is its own: that others have ended frees no place.
     groups = _by_replica(answers)
-    queued = [one for group in groups.values() for one in _queued(group, bar) if one.reply.held <= bar / 2]
+    queued = [one for group in groups.values() for one in _queued(group, bar) if not _held(one, bar)]
     named = {name: group for name, group in groups.items() if name}
     ttfts = {name: _ttft(group) for name, group in named.items()}
     return Level(
@@ -109,6 +109,11 @@ def _late(answers: Sequence[Answer], bar: float) -> list[Answer]:
     """Those that began only when one of the others had ended."""
     first_end = min((one.ended_at for one in answers), default=0.0)
     return [one for one in answers if one.began_after(first_end) and (one.ttft or 0.0) > bar]
+
+
+def _held(answer: Answer, bar: float) -> bool:
+    """Whether it is the router that made it late: most of its wait was there."""
+    return answer.reply.held > max(bar, answer.ttft or 0.0) / 2
 
 
 def _queued(answers: Sequence[Answer], bar: float) -> list[Answer]:

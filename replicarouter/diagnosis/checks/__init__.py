@@ -15,7 +15,12 @@ from replicarouter.diagnosis.checks.engines import (
     readings_missing,
     series_missing,
 )
-from replicarouter.diagnosis.checks.failures import requests_failing, requests_shed, retries
+from replicarouter.diagnosis.checks.failures import (
+    requests_failing,
+    requests_mistaken,
+    requests_shed,
+    retries,
+)
 from replicarouter.diagnosis.checks.kv_cache import kv_pressure, not_cold
 from replicarouter.diagnosis.checks.membership import no_replica, replica_out
 from replicarouter.diagnosis.checks.queueing import engine_queueing
@@ -70,5 +75,6 @@ CHECKS: tuple[Check, ...] = (
     router_restarted,
     reload_failed,
     reasoning_first,
+    requests_mistaken,
     clients_leave,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from replicarouter.diagnosis.case import Case, Member, Pool
+from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.checks.connector import engines_idle, longest_wait
 from replicarouter.diagnosis.course import Course
 from replicarouter.diagnosis.verdict import Side, Verdict
@@ -19,7 +19,7 @@ WAITS_FOR_ONE = "prefix-cache"
 def admission_limit(case: Case) -> Iterator[Verdict]:
     """The router lets replicas have no more requests, which their engines would take."""
     for pool in case.pools:
-        queued = _queued(case, pool)
+        queued = case.queued_for(pool)
         members = pool.takers
         if not members or not case.held(queued) or case.busy(members):
             continue
@@ -28,12 +28,6 @@ def admission_limit(case: Case) -> Iterator[Verdict]:
             yield _limited(case, full, queued)
         else:
             yield _without_limit(case, members, queued)
-
-
-def _queued(case: Case, pool: Pool) -> Course:
-    if len(case.pools) == 1 or not pool.model:
-        return case.queued
-    return case.window.course("requests_queued", model=pool.model)
 
 
 def _limited(case: Case, full: Sequence[Member], queued: Course) -> Verdict:
@@ -57,9 +51,15 @@ def _limited(case: Case, full: Sequence[Member], queued: Course) -> Verdict:
             engines_idle(case),
             *longest_wait(case),
         ),
-        f"{setting}: now {now}; set it to at least {enough}{flag}, or 0 for no limit",
+        f"{setting}: now {now}; set it to {_wanted(case, enough, flag)}",
         setting=setting,
     )
+
+
+def _wanted(case: Case, enough: int, flag: str) -> str:
+    if case.window.growth("shed_total", reason="queue_full"):
+        return f"0 for no limit{flag}: the queue is full, so that nobody knows how many want in"
+    return f"at least {enough}{flag}, or 0 for no limit"
 
 
 def _without_limit(case: Case, members: Sequence[Member], queued: Course) -> Verdict:

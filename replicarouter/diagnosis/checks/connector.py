@@ -20,9 +20,9 @@ REFUSED_IN_THE_END = "after {limit} (admission.queue_timeout) a request that sti
 
 
 def connector_limit(case: Case) -> Iterator[Verdict]:
-    """The limit is reached, requests wait for a slot, and the engines would take them."""
+    """The limit is reached, requests wait for a slot, and the engines of some pool would take them."""
     waiting = case.waiting_for_slot
-    if not case.held(waiting) or case.busy(case.takers):
+    if not case.held(waiting):
         return
     last = case.window.last
     limit = last.total("connector_limit")
@@ -39,6 +39,9 @@ def connector_limit(case: Case) -> Iterator[Verdict]:
     ]
     enough = power_of_two(HEADROOM * max(case.accepted.median, case.expected.concurrency or 0))
     if 0 < LIMIT_REACHED * limit <= busy:
+        # The slots are one pool's as much as another's, whoever takes them.
+        if all(case.busy(pool.takers) for pool in case.pools if pool.takers):
+            return
         yield Verdict(
             "connector_limit",
             Side.ROUTER,
@@ -50,7 +53,10 @@ def connector_limit(case: Case) -> Iterator[Verdict]:
         )
         return
     each = last.total("connector_limit_per_replica")
-    most = max(last.by("replica", "connector_connections", state="busy").values(), default=0.0)
+    used = last.by("replica", "connector_connections", state="busy")
+    most = max(used.values(), default=0.0)
+    if case.busy([member for member in case.takers if used.get(member.name, 0.0) >= LIMIT_REACHED * most]):
+        return
     yield Verdict(
         "connector_limit",
         Side.ROUTER,

@@ -1,9 +1,10 @@
 """Requests that are refused, fail or are tried again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from replicarouter.diagnosis.case import Case
 from replicarouter.diagnosis.verdict import Side, Verdict
+from replicarouter.diagnosis.window import Window
 from replicarouter.diagnosis.words import names, number, percent
 
 FAILED = frozenset(
@@ -12,7 +13,11 @@ FAILED = frozenset(
         *("response_head_timeout", "idle_timeout", "total_timeout", "internal_error"),
     )
 )
-"""Outcomes that are neither success, nor a refusal for want of room, nor the client's own doing."""
+"""Outcomes that are neither success, nor a refusal for want of room, nor the client's own doing. An engine
+that says the request is wrong is `upstream_error` too, and told by its status."""
+
+MISTAKEN = "4xx"
+"""The class of status that says so."""
 
 SHARE = 0.05
 """Share of the requests that ended from which on failures count: single ones happen in any fleet."""
@@ -65,18 +70,17 @@ def _plain(value: float) -> str:
 
 
 def requests_failing(case: Case) -> Iterator[Verdict]:
-    """Some share of the requests ends in an error."""
+    """Some share of the requests ends in an error that is not the client's own."""
     window = case.window
     outcomes = window.growths("outcome", "requests_total")
     ended = sum(outcomes.values())
+    mistaken = window.growths("replica", "answers_total", kind=MISTAKEN)
+    outcomes["upstream_error"] = outcomes.get("upstream_error", 0.0) - sum(mistaken.values())
     failed = {name: count for name, count in outcomes.items() if name in FAILED and count > 0}
     count = sum(failed.values())
     if count < FEW or count < SHARE * ended:
         return
-    at: dict[str, float] = {}
-    for outcome in failed:
-        for name, grown in window.growths("replica", "requests_total", outcome=outcome).items():
-            at[name] = at.get(name, 0.0) + grown
+    at = _by_replica(window, failed, mistaken)
     worst = max(at, key=lambda name: at[name])
     alone = bool(worst) and len(case.members) > 1 and at[worst] >= ONE_TO_BLAME * count
     yield Verdict(
@@ -89,6 +93,32 @@ def requests_failing(case: Case) -> Iterator[Verdict]:
         ),
         "see the router's access log for their ids, and the engine's log for the same ids",
         replica=worst if alone else "",
+    )
+
+
+def _by_replica(window: Window, failed: Iterable[str], mistaken: Mapping[str, float]) -> dict[str, float]:
+    """Failures at each replica, less what its engine has refused as wrong."""
+    at: dict[str, float] = {}
+    for outcome in failed:
+        less = mistaken if outcome == "upstream_error" else {}
+        for name, grown in window.growths("replica", "requests_total", outcome=outcome).items():
+            at[name] = at.get(name, 0.0) + grown - less.get(name, 0.0)
+    return at
+
+
+def requests_mistaken(case: Case) -> Iterator[Verdict]:
+    """The engines say of many requests that they are wrong."""
+    ended = case.window.growth("requests_total")
+    mistaken = case.window.growth("answers_total", kind=MISTAKEN)
+    if mistaken < FEW or mistaken < SHARE * ended:
+        return
+    yield Verdict(
+        "requests_mistaken",
+        Side.NOTE,
+        "The engines refuse requests as wrong",
+        (f"{number(mistaken)} of {number(ended)} requests that ended ({percent(mistaken / ended)})",),
+        "look at what the clients send: the engine's answer says what is wrong with it (a prompt that is too "
+        "long, a field it does not know)",
     )
 
 

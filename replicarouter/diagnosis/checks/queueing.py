@@ -27,13 +27,22 @@ def engine_queueing(case: Case) -> Iterator[Verdict]:
         queues = [member for member in members if member.queues]
         running = sum(member.running.median for member in members if member.running is not None)
         waiting = sum(member.waiting.median for member in queues if member.waiting is not None)
-        here = case.queued.median + case.waiting_for_slot.median
+        queued = case.queued_for(pool)
+        opening = _waiting_for_slots(case, members)
+        here = queued.median + opening
         lasting = sum(member.waiting.floor for member in queues if member.waiting is not None) >= 1
         noticeable = NOTICEABLE if case.window.rates else ONE_LOOK
-        held = case.held(case.queued) or case.held(case.waiting_for_slot)
+        held = case.held(queued) or (opening >= 1 and case.held(case.waiting_for_slot))
         if not held and not (lasting and waiting >= noticeable * running):
             continue
         yield _verdict(case, members, running, waiting, here)
+
+
+def _waiting_for_slots(case: Case, members: Sequence[Member]) -> float:
+    """Requests that have one of these replicas and no connection, when some wait for a slot."""
+    if not case.waiting_for_slot.median:
+        return 0.0
+    return sum(member.typical - member.with_engine.median for member in members)
 
 
 def _verdict(case: Case, members: Sequence[Member], running: float, waiting: float, here: float) -> Verdict:

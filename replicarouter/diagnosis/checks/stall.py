@@ -1,6 +1,7 @@
 """A replica that has requests and does nothing."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from replicarouter.diagnosis.case import Case, Member
 from replicarouter.diagnosis.course import Course
@@ -25,34 +26,62 @@ def stalled_now(case: Case) -> frozenset[str]:
     return frozenset(name for name, value in judged.items() if value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What speaks against one replica: the router's own finding, seconds without a byte, whether its steps
+    stood still (None: nobody knows), and seconds for which its `/metrics` have not answered, 0 if they do."""
+
+    judged: bool
+    silence: float
+    frozen: bool | None
+    mute: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether they say that it does nothing."""
+        if self.judged or self.frozen is False:
+            return self.judged
+        return self.silence >= (SILENT if self.frozen or self.mute else SILENT_UNSEEN)
+
+
 def stalled_replica(case: Case) -> Iterator[Verdict]:
     """The router has found it so, or its step counter stands still while no byte comes."""
-    found = stalled_now(case)
-    silences = case.window.courses("replica", "replica_silence_seconds")
-    steps = case.window.courses("replica", "engine_steps_total")
     for member in case.members:
-        silence = silences[member.name].last if member.name in silences else 0.0
-        frozen = _frozen(case, member, steps.get(member.name))
-        judged = member.name in found
-        limit = SILENT_UNSEEN if frozen is None else SILENT
-        if not judged and (frozen is False or silence < limit or member.with_engine.floor < 1):
+        signs = _signs(case, member)
+        if not signs.enough or not (signs.judged or member.with_engine.floor >= 1):
             continue
-        evidence = [f"it has {counted(member.with_engine.last, 'request')}"]
-        if silence:
-            evidence.append(f"no byte of an answer has come for {seconds(silence)}")
-        if frozen:
-            evidence.append(f"its engine made no step in the whole window of {length(case.window.seconds)}")
-        if judged:
-            evidence.append(f"the router has found it stalled; its state is {member.state}")
         yield Verdict(
             "stalled_replica",
             Side.ELSEWHERE,
             f"Replica {member.name} has requests and does nothing",
-            tuple(evidence),
+            tuple(_evidence(case, member, signs)),
             f"restart its engine; `replicarouter replicas drain {member.name}` lets nothing new in "
             "until then. Requests that stay silent for health.stall_end are ended with an error",
             replica=member.name,
         )
+
+
+def _evidence(case: Case, member: Member, signs: _Signs) -> Iterator[str]:
+    yield f"it has {counted(member.with_engine.last, 'request')}"
+    if signs.silence:
+        yield f"no byte of an answer has come for {seconds(signs.silence)}"
+    if signs.frozen:
+        yield f"its engine made no step in the whole window of {length(case.window.seconds)}"
+    if signs.mute:
+        yield f"its `/metrics` has not answered for {seconds(signs.mute)} either"
+    if signs.judged:
+        yield f"the router has found it stalled; its state is {member.state}"
+
+
+def _signs(case: Case, member: Member) -> _Signs:
+    last, name = case.window.last, member.name
+    age = last.by("replica", "engine_scrape_age_seconds").get(name, 0.0)
+    return _Signs(
+        judged=name in stalled_now(case),
+        silence=last.by("replica", "replica_silence_seconds").get(name, 0.0),
+        frozen=_frozen(case, member, case.window.courses("replica", "engine_steps_total").get(name)),
+        mute=age if member.running is None and age >= SILENT else 0.0,
+    )
 
 
 def _frozen(case: Case, member: Member, steps: Course | None) -> bool | None:

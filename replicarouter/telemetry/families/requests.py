@@ -42,7 +42,7 @@ def read(sources: Sources) -> Iterator[Family]:
     yield counter("attempts", "Attempts at replicas.", ["replica", "result"], ledger.attempts)
     yield counter(
         "answers",
-        "Answers of engines that clients got to their end, by the class of their status.",
+        "Answers of engines that clients got to their end, by the class of their status, or 429.",
         ["replica", "kind"],
         sources.metrics.answers,
     )

@@ -45,8 +45,17 @@ def test_streams_that_all_begin_late_have_not_waited_for_each_other() -> None:
     assert measure([*answers, _answer(first_at=5.5, ended_at=8.0)], 0.1).late == 1
 
 
-def _answer(*, first_at: float, ended_at: float) -> Answer:
-    reply = Reply("one", 200, {}, b"")
+def test_a_router_that_held_a_late_stream_for_the_lesser_part_is_not_to_blame() -> None:
+    """A machine that stutters delays what passes through the router, too."""
+    first = _answer(first_at=0.1, ended_at=0.5)
+    mostly = _answer(first_at=0.8, ended_at=1.0, held_ms=600)
+    partly = _answer(first_at=0.8, ended_at=1.0, held_ms=200)
+    assert measure([first, mostly], 0.1).held == 1
+    assert (measure([first, partly], 0.1).held, measure([first, partly], 0.1).late) == (0, 1)
+
+
+def _answer(*, first_at: float, ended_at: float, held_ms: int = 0) -> Answer:
+    reply = Reply("one", 200, {"server-timing": f"queue;dur={held_ms}"}, b"")
     return Answer(reply, finish="stop", usage=Usage(1, 1, 2, None), first_at=first_at, ended_at=ended_at)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.verdict import Side
-from tests.diagnosis.pages import Change, Router, codes, only, window
+from tests.diagnosis.pages import Change, Router, codes, judged, only, window
 
 
 def limited(router: Router, _: float) -> None:
@@ -106,3 +106,13 @@ def test_of_two_pools_the_limited_one_is_judged_by_its_own_queue() -> None:
     verdict = only(window(two))
     assert verdict.code == "admission_limit"
     assert "4 replicas with as many" in verdict.evidence[1]
+
+
+def test_while_requests_are_refused_nobody_knows_how_many_want_in() -> None:
+    def shedding(router: Router, seconds: float) -> None:
+        limited(router, seconds)
+        router.more['shed_total{reason="queue_full"}'] = 3 * seconds
+
+    verdict = judged(window(shedding))[0]
+    assert verdict.code == "admission_limit"
+    assert "set it to 0 for no limit (--max-outstanding): the queue is full" in verdict.cure

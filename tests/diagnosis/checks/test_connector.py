@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.verdict import Side
-from tests.diagnosis.pages import Change, Router, codes, only, window
+from tests.diagnosis.pages import Change, Router, codes, judged, only, window
 
 
 def published(router: Router, _: float) -> None:
@@ -119,3 +119,27 @@ def test_connections_that_open_slowly_are_told_from_a_limit() -> None:
     verdict = only(window(slow))
     assert (verdict.code, verdict.side, verdict.replica) == ("slow_connections", Side.ELSEWHERE, "r2")
     assert verdict.evidence[2].startswith("800 ms")
+
+
+def one_pool_full(router: Router, _: float) -> None:
+    """Seven replicas of one model have queues; requests for another wait here, and its engine is idle."""
+    router.connector_limit, router.connector_waiting, router.held = 100, 28, 3.0
+    router.more |= {'policy_info{model="n",policy="session"}': 1, 'requests_queued{model="n"}': 0}
+    for one in router.replicas[:7]:
+        one.streaming, one.waiting, one.connecting = 14, 4, 2
+    router[7].model, router[7].streaming, router[7].connecting = "n", 2, 14
+
+
+def test_a_pool_that_starves_behind_the_queue_of_another_is_the_routers_limit() -> None:
+    limit, queueing = judged(window(one_pool_full))
+    assert (limit.code, limit.side, queueing.code) == ("connector_limit", Side.ROUTER, "engine_queueing")
+    assert "waiting in the router: 14, behind them" in queueing.evidence
+
+
+def test_the_limit_of_each_is_judged_by_the_replicas_that_have_reached_it() -> None:
+    def each(router: Router, seconds: float) -> None:
+        published(router, seconds)
+        router.connector_limit, router.connector_limit_per_replica, router.busy = 0, 13, 100
+        router[0].waiting = 3
+
+    assert "connector_limit" not in codes(window(each))

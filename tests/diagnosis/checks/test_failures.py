@@ -87,3 +87,32 @@ def refusals_of_the_past(router: Router, _: float) -> None:
 )
 def test_what_happens_in_any_fleet_is_no_finding(change: Change) -> None:
     assert codes(window(change)) == []
+
+
+def mistaken(router: Router, seconds: float) -> None:
+    ended(router, "upstream_error", 10 * seconds)
+    router.more['answers_total{replica="r1",kind="4xx"}'] = 100 + 10 * seconds
+
+
+def test_what_engines_refuse_as_wrong_is_the_clients_and_only_noted() -> None:
+    verdict = only(window(mistaken))
+    assert (verdict.code, verdict.side) == ("requests_mistaken", Side.NOTE)
+    assert verdict.evidence == ("50 of 250 requests that ended (20%)",)
+
+
+def test_failures_are_told_beside_them() -> None:
+    def both(router: Router, seconds: float) -> None:
+        mistaken(router, seconds)
+        ended(router, "upstream_error", 18 * seconds)
+
+    failing, noted = judged(window(both))
+    assert (failing.code, failing.replica, noted.code) == ("requests_failing", "r1", "requests_mistaken")
+    assert failing.evidence[1] == "upstream_error: 40"
+
+
+def test_busy_engines_are_no_mistake_of_clients() -> None:
+    def busy(router: Router, seconds: float) -> None:
+        ended(router, "upstream_error", 10 * seconds)
+        router.more['answers_total{replica="r1",kind="429"}'] = 100 + 10 * seconds
+
+    assert codes(window(busy)) == ["requests_failing"]

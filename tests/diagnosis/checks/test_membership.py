@@ -3,7 +3,8 @@
 import pytest
 
 from replicarouter.diagnosis.verdict import Side
-from tests.diagnosis.pages import STATES, Router, codes, judged, only, window
+from replicarouter.diagnosis.window import Window
+from tests.diagnosis.pages import STATES, Router, codes, fleet, judged, only, snapshot, window
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "ready"])
@@ -51,3 +52,9 @@ def test_a_fleet_in_which_nobody_takes_anything_is_named_first() -> None:
 
 def test_a_router_without_replicas_is_named() -> None:
     assert codes(window(replicas=0)) == ["no_replica"]
+
+
+def test_nothing_is_concluded_from_what_a_cut_page_lacks() -> None:
+    page = fleet(0).page()
+    cut = snapshot(page[: page.index("# TYPE replicarouter_replica_state")])
+    assert "no_replica" not in codes(Window([cut]))

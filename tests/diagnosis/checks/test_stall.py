@@ -3,7 +3,7 @@
 import pytest
 
 from replicarouter.diagnosis.verdict import Side
-from tests.diagnosis.pages import Change, Router, codes, only, window
+from tests.diagnosis.pages import Change, Router, codes, judged, only, window
 
 
 def telling_nothing(router: Router) -> None:
@@ -70,3 +70,12 @@ def silent_without_readings_for_a_prompt(router: Router, seconds: float) -> None
 )
 def test_what_looks_like_it_is_told_from_it(change: Change) -> None:
     assert codes(window(change)) == []
+
+
+def test_an_engine_whose_metrics_have_gone_silent_with_it_is_suspected_as_soon() -> None:
+    def mute(router: Router, seconds: float) -> None:
+        router[2].fresh, router[2].silence, router[2].age = False, 1 + seconds, 1 + seconds
+
+    found = judged(window(mute))
+    assert (found[0].code, found[0].replica) == ("stalled_replica", "r2")
+    assert "its `/metrics` has not answered for 6 s either" in found[0].evidence
