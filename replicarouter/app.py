@@ -159,9 +159,8 @@ class Router:
 
     @property
     def port(self) -> int:
-        """The port clients connect to."""
-        assert self._entrance is not None
-        return self._entrance.port
+        """The port clients connect to, 0 before it is open."""
+        return self._entrance.port if self._entrance is not None else 0
 
     @property
     def admin_port(self) -> int:
@@ -187,8 +186,9 @@ class Router:
             # First, so that what it says of a replica is known to all others; and only now, because those
             # that are ready when the router starts have nobody to stand in for them while they start slowly.
             self.fleet.listeners.insert(0, self.health)
-            await self._listen(self._corridor)
+            # The operator's door first: who finds the other open finds this one too.
             await self._open_admin()
+            await self._listen(self._corridor)
         except BaseException:
             await self.stop()
             raise

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from prometheus_client.metrics_core import Metric
@@ -17,6 +18,11 @@ from replicarouter.diagnosis.snapshot import PREFIX, Snapshot, without_buckets
 ANSWER_TIMEOUT = 10.0
 """Seconds for the router to answer; a router out of processor time takes seconds."""
 
+MOST_BYTES = 64 << 20
+"""A page of a thousand replicas has some megabytes; what is longer is none."""
+
+REFUSED = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN))
+
 TOO_CLOSE = 0.5
 """Seconds within which nobody saves two pages for a comparison: files written so were copied."""
 
@@ -24,41 +30,59 @@ SAME_PROCESS = 1.0
 """Seconds within which two start times are those of one process."""
 
 
-@dataclass(frozen=True, slots=True)
+class NoAnswer(CommandFailed):
+    """Nobody answers, for this `reason`."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"no router answers at {url}: {reason}")
+        self.reason = reason
+
+
 class Source:
-    """A router's port at `url`, main or admin. The `keys` are tried in turn when it asks for one."""
+    """A router's port at `url`, main or admin.
 
-    url: str
-    keys: Sequence[str] = ()
+    The `keys` are tried in turn when it asks for one, or at once where `wanted` says that it will. The one
+    that it takes is tried first from then on.
+    """
 
-    def read(self) -> "Page":
+    def __init__(self, url: str, keys: Sequence[str] = (), *, wanted: bool = False) -> None:
+        self.url = url
+        self._keys: list[str | None] = [*keys] if wanted and keys else [None, *keys]
+
+    def read(self, timeout: float = ANSWER_TIMEOUT) -> "Page":
         """Its page now; raises `CommandFailed` when no router answers, or it lets nobody in."""
-        answer = self._ask(None)
-        for key in self.keys:
-            if answer[0] not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        for key in tuple(self._keys):
+            status, content, at = self._ask(key, timeout)
+            if status not in REFUSED:
+                self._keys.remove(key)
+                self._keys.insert(0, key)
                 break
-            answer = self._ask(key)
-        status, content, at = answer
-        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            wrong = "none of those that were given is right" if self.keys else "give it with --key"
+        else:
+            given = any(key is not None for key in self._keys)
+            wrong = "none of those that were given is right" if given else "give it with --key"
             raise CommandFailed(f"the router at {self.url} wants a key for its metrics: {wrong}")
         if status != HTTPStatus.OK:
             raise CommandFailed(f"{self.url} is no router: it answers {status} for /metrics")
         return Page.of(content, at, self.url)
 
-    def _ask(self, key: str | None) -> tuple[int, bytes, float]:
+    def _ask(self, key: str | None, timeout: float) -> tuple[int, bytes, float]:
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_TIMEOUT)
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         path = parts.path.rstrip("/").removesuffix("/metrics")
         try:
             connection.request("GET", f"{path}/metrics", headers=headers)
             answer = connection.getresponse()
             at = time.monotonic()
-            return answer.status, answer.read(), at
-        except (OSError, http.client.HTTPException) as error:
-            raise CommandFailed(f"no router answers at {self.url}: {error or type(error).__name__}") from None
+            content = _bounded(answer, self.url)
+            if answer.length:
+                raise http.client.IncompleteRead(content, answer.length)
+            return answer.status, content, at
+        except OSError as error:
+            raise NoAnswer(self.url, error.strerror or str(error) or type(error).__name__) from None
+        except http.client.HTTPException as error:
+            raise NoAnswer(self.url, str(error) or type(error).__name__) from None
         except ValueError:
             raise CommandFailed("the key holds characters that no key can have") from None
         finally:
@@ -103,7 +127,8 @@ def saved(files: Sequence[str], seconds: float | None) -> tuple[list[Snapshot], 
     for name in files:
         try:
             file = Path(name)
-            content, written = file.read_bytes(), file.stat().st_mtime
+            with file.open("rb") as opened:
+                content, written = _bounded(opened, name), file.stat().st_mtime
         except OSError as error:
             raise CommandFailed(f"{name} cannot be read: {error.strerror or error}") from None
         pages.append(Page.of(content, written, name))
@@ -115,6 +140,17 @@ def saved(files: Sequence[str], seconds: float | None) -> tuple[list[Snapshot], 
     if ordered != snapshots:
         notices.append("the pages were given in the wrong order; the oldest is taken first")
     return _spread(ordered, seconds), notices
+
+
+def _bounded(readable: BinaryIO | http.client.HTTPResponse, origin: str) -> bytes:
+    """All that can be read, unless it is too much for a page, or has no end."""
+    content = readable.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise CommandFailed(
+            f"{origin} is no page of a router's metrics: it goes on after {MOST_BYTES >> 20} MiB, and the "
+            "rest is not read"
+        )
+    return content
 
 
 def _ordered(snapshots: Sequence[Snapshot]) -> list[Snapshot]:

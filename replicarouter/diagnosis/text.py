@@ -6,9 +6,10 @@ from typing import Any
 
 from replicarouter.diagnosis.case import in_flight
 from replicarouter.diagnosis.ledger import STAGES
+from replicarouter.diagnosis.owners import owner
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.window import Window
-from replicarouter.diagnosis.words import counted, length, number, percent, seconds
+from replicarouter.diagnosis.words import counted, length, number, percent, seconds, whole
 
 WIDTH = 80
 LONGEST_NAME = 20
@@ -23,12 +24,13 @@ _COLUMNS = (
 )
 
 
-def ledger_lines(ledger: Mapping[str, Any], most_rows: int | None = None) -> list[str]:
-    """How old it is, the stages beside the engines' counts, then a row for each replica, at most so many."""
+def ledger_lines(ledger: Mapping[str, Any], most_rows: int | None = None, *, ago: float = 0.0) -> list[str]:
+    """How old it is, the stages beside the engines' counts, then a row for each replica, at most so many.
+    `ago`: seconds since the router told it, if it has not answered since."""
     stages = " + ".join(f"{stage} {ledger[stage]:,}" for stage in STAGES)
     engines = ", ".join(f"{name} {_told(ledger[name])}" for name in ("running", "waiting", "unexplained"))
     return [
-        f"now{_age(ledger['replicas'])}:",
+        f"{f'{length(ago)} ago' if ago else 'now'}{_age(ledger['replicas'])}:",
         *textwrap.wrap(f"in flight {ledger['accepted']:,} = {stages}", WIDTH, subsequent_indent="    "),
         f"engines: {engines}",
         "",
@@ -44,7 +46,7 @@ def verdict_lines(window: Window, verdicts: Sequence[Verdict]) -> list[str]:
         looked = length(window.seconds) if window.seconds else "window"
         lines += ["", f"over the {looked}, counts in the middle of it:"]
     for place, verdict in enumerate(verdicts, 1):
-        lines += ["", f"{place}. {verdict.title}  [{verdict.code}: {verdict.side.value}]"]
+        lines += ["", *_headline(f"{place}. {verdict.title}", f"[{verdict.code}: {owner(verdict)}]")]
         for evidence in verdict.evidence:
             lines += _indented("   - ", evidence)
         lines += _indented("   change: " if verdict.setting else "   do: ", verdict.cure)
@@ -62,16 +64,44 @@ def conclusion(window: Window, verdicts: Iterable[Verdict]) -> str:
     if first is not None:
         act = "Change" if first.setting else "Do"
         return f"{first.title}: {'; '.join(first.evidence[:1])}. {act}: {first.cure}."
-    if not window.growth("requests_received_total") and not window.over(in_flight).most:
-        return "No request is in flight and none came: there is nothing to judge."
+    return _idle(window) or _busy(window)
+
+
+def _idle(window: Window) -> str:
+    """What is said where there is little to judge; empty where there is more."""
+    present = window.over(in_flight)
+    if whole(present.median):
+        return ""
+    came = window.growth("requests_received_total")
+    if came or present.most:
+        looked = f" in {length(window.seconds)}" if window.seconds else ""
+        found = f"Hardly a request is in flight ({counted(came, 'request')} came{looked}): there is little"
+    else:
+        found = f"No request is in flight{' and none came' if window.rates else ''}: there is nothing"
+    return f"{found} to judge. Only --expect-concurrency judges a client that does not come."
+
+
+def _busy(window: Window) -> str:
     running = window.course("engine_requests_running").median
+    told = f"{number(running)} running" if whole(running) else _in_flight(window)
     ready = sum(window.last.by("replica", "replica_state", state="ready").values())
-    found = [f"{number(running)} running on {counted(ready, 'replica')}"]
+    found = [f"{told} on {counted(ready, 'replica')}"]
     for name, series in (("ITL", "itl_seconds"), ("TTFT", "ttft_seconds")):
         mean = window.mean(series)
         if mean is not None:
             found.append(f"{name} {seconds(mean.seconds)} in the mean")
     return f"Nothing limits but the engines' own speed: {', '.join(found)}."
+
+
+def _in_flight(window: Window) -> str:
+    """For engines that do not tell what they run."""
+    return f"{counted(window.over(in_flight).median, 'request')} in flight"
+
+
+def _headline(title: str, mark: str) -> list[str]:
+    """In one line where that fits."""
+    line = f"{title}  {mark}"
+    return [line] if len(line) <= WIDTH else [*_indented("", title, hang=3), f"   {mark}"]
 
 
 def _table(rows: Sequence[Mapping[str, Any]], most_rows: int | None) -> list[str]:
@@ -105,7 +135,7 @@ def _short(name: str, width: int) -> str:
     return name if len(name) <= width else f"…{name[1 - width :]}"
 
 
-def _indented(head: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
-    )
+def _indented(head: str, text: str, hang: int | None = None) -> list[str]:
+    """Lines that go on below the text, or `hang` columns in."""
+    indent = " " * (len(head) if hang is None else hang)
+    return textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)

@@ -46,8 +46,8 @@ class Entrance:
 
     @property
     def port(self) -> int:
-        """The port clients connect to."""
-        return int(self._ports[0].getsockname()[1])
+        """The port clients connect to, 0 before it is open."""
+        return int(self._ports[0].getsockname()[1]) if self._ports else 0
 
     async def open(self, host: str, port: int) -> None:
         """Listen on every address of `host`. Raises `CannotListen`, as when the port is taken."""

@@ -40,6 +40,11 @@ def an_ended(*, recorded: bool = True, **fields: Any) -> Exchange:
     return an_exchange(**{**usual, **fields})
 
 
+async def until_over(exporter: Exporter) -> None:
+    """Wait for a thread that `close` has not waited for; it may have something to say."""
+    await eventually(lambda: not exporter._thread.is_alive(), "the thread ends", deadline=20)
+
+
 async def test_spans_carry_the_service_and_come_by_themselves() -> None:
     async with FakeCollector() as collector:
         exporter = open_exporter(collector.endpoint, service_name="edge")
@@ -83,6 +88,7 @@ async def test_a_collector_that_hangs_delays_neither_requests_nor_the_end() -> N
         assert exporter.dropped == 10
         await asyncio.to_thread(exporter.close, 0.5)
         assert time.monotonic() - began < 2.5
+    await until_over(exporter)
 
 
 @pytest.mark.parametrize(("status", "times"), [(404, 3), (0, 1)], ids=["refuses", "is-not-there"])
@@ -147,6 +153,7 @@ async def test_a_collector_that_trickles_holds_up_neither_the_next_spans_nor_the
         began = time.monotonic()
         await asyncio.to_thread(exporter.close, 0.1)
         assert time.monotonic() - began < 0.5
+    await until_over(exporter)
 
 
 ODD_ANSWERS = {
