@@ -17,6 +17,7 @@ from replicarouter.acceptance.reply import Reply, reason_in
 from replicarouter.acceptance.scene import Replica, Scene, Wishes
 from replicarouter.acceptance.words import START
 from replicarouter.clock import Clock
+from replicarouter.settings.values import is_loopback
 
 CLIENTS_PORT, ADMIN_PORT = 8080, 8081
 """Where a router serves, and where its admin API is, unless they were moved."""
@@ -29,7 +30,8 @@ ROUTER_NAME = "replicarouter"
 class Place:
     """Where to look. `admin` "" is the admin port's default at the same host; `replicas` replace what it
     tells, and with `router_only` nobody is asked for them. Keys are empty where none is needed: `key` is for
-    `url`, `replica_key` for the replicas."""
+    `url`, `token` for the admin API, at another host only where `admin` names it, and `replica_key` for the
+    replicas; `spare_key` is sent only to replicas that have answered 401 without."""
 
     url: str
     admin: str = ""
@@ -38,6 +40,7 @@ class Place:
     key: str = ""
     token: str = ""
     replica_key: str = ""
+    spare_key: str = ""
 
 
 async def discover(
@@ -53,7 +56,7 @@ async def discover(
         behind = await _behind(place, make)
     elif place.router_only:
         raise CheckError("no router is here, as --router-only wants")
-    listing = await _list(main, KEY, place.key)
+    listing = await _list(main, KEY)
     if listing.denied:
         raise CheckError(f"{listing.problem}: {listing.cure}")
     if not router:
@@ -81,8 +84,10 @@ class _Maker:
     clock: Clock
     meter: Meter
 
-    def door(self, name: str, url: str, key: str) -> Door:
-        return Door(name, url, self.session, self.clock, key=key, meter=self.meter)
+    def door(self, name: str, url: str, key: str, spare: str = "") -> Door:
+        door = Door(name, url, self.session, self.clock, key=key, meter=self.meter)
+        door.spare = spare
+        return door
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +112,16 @@ class _Listing:
 async def _behind(place: Place, make: _Maker) -> _Behind:
     if place.router_only:
         return _Behind((), None, skipped("only the router is checked (--router-only)"))
-    admin = make.door("the admin API", place.admin or _beside(place.url), place.token)
-    rows, blind = await _rows(admin, place.token)
+    address = place.admin or _beside(place.url)
+    # Guessed, it is plain HTTP, and anybody may answer there.
+    trusted = bool(place.admin) or is_loopback(urlsplit(address).hostname or "")
+    admin = make.door("the admin API", address, place.token if trusted else "")
+    rows, blind = await _rows(admin, withheld=bool(place.token) and not trusted)
     if place.replicas:
         known = {str(row["url"]).rstrip("/"): row for row in rows}
         rows = [{"url": url, **known.get(url.rstrip("/"), {})} for url in place.replicas]
     looks = await together(
-        _look(make.door(_row_name(row), str(row["url"]), place.replica_key), row, place.replica_key)
+        _look(make.door(_row_name(row), str(row["url"]), place.replica_key, place.spare_key), row)
         for row in rows
     )
     replicas = tuple(look for look in looks if isinstance(look, Replica))
@@ -140,8 +148,9 @@ def _wrong_port(main: Door) -> CheckError:
     return CheckError(f"this is the operator's port; check the clients' port, such as {other}")
 
 
-async def _rows(admin: Door, token: str) -> tuple[Sequence[Mapping[str, object]], Finding | None]:
-    """The replicas as the admin API tells them, or why it does not."""
+async def _rows(admin: Door, *, withheld: bool) -> tuple[Sequence[Mapping[str, object]], Finding | None]:
+    """The replicas as the admin API tells them, or why it does not; `withheld`: there is a token, which is
+    not sent there."""
     told = f"the admin API at {admin.url}"
     try:
         reply = await admin.get("/admin/replicas")
@@ -156,7 +165,10 @@ async def _rows(admin: Door, token: str) -> tuple[Sequence[Mapping[str, object]]
     if "loopback" in reason:
         cure = "set the router's admin.token and give it with --token"
         return [], failed(f"{told} answers {reply.status}: {reason.rstrip('.')}", cure)
-    return [], failed(f"{told} answers {reply.status}: {TOKEN.trouble(token)}", TOKEN.cure(token))
+    if withheld:
+        why = f"{TOKEN.trouble('')}, which is sent to another host only if --admin names it"
+        return [], failed(f"{told} answers {reply.status}: {why}", f"give --admin {admin.url}, if that is it")
+    return [], failed(f"{told} answers {reply.status}: {TOKEN.trouble(admin.key)}", TOKEN.cure(admin.key))
 
 
 def _rows_in(reply: Reply) -> Sequence[Mapping[str, object]] | None:
@@ -170,8 +182,8 @@ def _rows_in(reply: Reply) -> Sequence[Mapping[str, object]] | None:
     return [row for row in listed if isinstance(row, dict) and isinstance(row.get("url"), str)]
 
 
-async def _look(door: Door, row: Mapping[str, object], key: str) -> Replica:
-    return _replica(door, await _list(door, REPLICA_KEY, key), row)
+async def _look(door: Door, row: Mapping[str, object]) -> Replica:
+    return _replica(door, await _list(door, REPLICA_KEY), row)
 
 
 def _replica(door: Door, listing: _Listing, row: Mapping[str, object]) -> Replica:
@@ -186,16 +198,16 @@ def _replica(door: Door, listing: _Listing, row: Mapping[str, object]) -> Replic
     )
 
 
-async def _list(door: Door, secret: Secret, key: str) -> _Listing:
-    """The model cards of a door; `key` is what is sent there, a secret of this kind."""
+async def _list(door: Door, secret: Secret) -> _Listing:
+    """The model cards of a door, whose key is a secret of this kind."""
     try:
         listed = (await door.get("/v1/models")).document().get("data")
     except NoAnswer as error:
         return _Listing(problem=str(error), cure=START)
     except Refused as refusal:
         if refusal.status in DENIED:
-            why = f"{door.name} answers {refusal.status}: {secret.trouble(key)}"
-            return _Listing(problem=why, cure=secret.cure(key), denied=True)
+            why = f"{door.name} answers {refusal.status}: {secret.trouble(door.key)}"
+            return _Listing(problem=why, cure=secret.cure(door.key), denied=True)
         return _Listing(problem=str(refusal), cure="look into its log")
     except CheckError as error:
         return _Listing(problem=str(error), cure="is another program answering?")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
@@ -18,6 +18,8 @@ CONNECT_TIMEOUT = 10.0
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes of an answer that are read."""
 
+_UNAUTHORIZED = 401
+
 
 @dataclass(slots=True)
 class Meter:
@@ -29,7 +31,8 @@ class Meter:
 
 
 class Door:
-    """Asks one base URL. `name` is what people are told of it; `key` goes with every request."""
+    """Asks one base URL. `name` is what people are told of it; `key` goes with every request. Without one,
+    `spare` is the key from when on a request has been answered 401."""
 
     def __init__(
         self,
@@ -46,7 +49,8 @@ class Door:
         self.clock = clock
         self.meter = meter or Meter()
         self._session = session
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.key = key
+        self.spare = ""
 
     def __repr__(self) -> str:
         return f"Door({self.name})"
@@ -88,15 +92,23 @@ class Door:
     async def _open(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        json = {} if body is None else {"Content-Type": "application/json"}
-        async with self._session.request(
-            method,
-            self.url + path,
-            data=body,
-            headers={**self._headers, **json, **headers},
-            allow_redirects=False,
-        ) as answer:
+        key = self.key
+        async with self._sent(method, path, body, headers) as answer:
+            if answer.status != _UNAUTHORIZED or key or not self.spare:
+                yield answer
+                return
+        self.key = self.spare
+        async with self._sent(method, path, body, headers) as answer:
             yield answer
+
+    def _sent(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        json = {} if body is None else {"Content-Type": "application/json"}
+        key = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return self._session.request(
+            method, self.url + path, data=body, headers={**key, **json, **headers}, allow_redirects=False
+        )
 
     async def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         try:

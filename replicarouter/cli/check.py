@@ -34,6 +34,9 @@ HELP = "acceptance test of a fleet or a single engine"
 WIDTH = 80
 """Columns where there is no terminal."""
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, 128 and the signal's number, as shells have it."""
+
 _DESCRIPTION = """\
 Acceptance of a fleet: asks the router, and each replica past it, what users
 will rely on, and says of each check whether it passes, why, and what to change.
@@ -51,8 +54,13 @@ knows, all of it small but the needle. With R replicas and N streams
 tokens; --list has it check by check. It changes nothing. Run it while the fleet
 is otherwise idle: beside other traffic, aborts and affinity are hard to judge.
 
+Secrets: --key is sent to URL. The token is sent to the admin port on this machine
+and, as it may be read on the way there, to another host only if --admin names
+it. --replica-key is sent to all replicas; without it, the key in VLLM_API_KEY
+only to those that have answered 401 without one.
+
 Exit status: 0 when no check failed (warnings do not count), 1 when one did or
-nothing answers at URL, 2 for bad usage.
+nothing answers at URL, 2 for bad usage, 130 when it was interrupted.
 """
 
 
@@ -101,7 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.router_only and (arguments.replica or arguments.admin):
         arguments.parser.error("--router-only asks neither --admin nor --replica: leave one out")
     raise_descriptor_limit()
-    return asyncio.run(_check(arguments))
+    try:
+        return asyncio.run(_check(arguments))
+    except KeyboardInterrupt:
+        sys.stderr.write("replicarouter: interrupted; no stream is left open\n")
+        return INTERRUPTED
 
 
 async def _check(arguments: argparse.Namespace) -> int:
@@ -146,6 +158,7 @@ def _place(arguments: argparse.Namespace) -> Place:
         key=arguments.key or "",
         token=arguments.token or "",
         replica_key=arguments.replica_key or "",
+        spare_key=os.environ.get(REPLICA_KEY.variable, ""),
     )
 
 
@@ -154,10 +167,15 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     flag("--admin", metavar="URL", type=_url, help="the router's admin port (default: 8081 at the same host)")
     flag("--replica", metavar="URL", type=_url, action="append", help="a replica behind it; may repeat")
     flag("--router-only", action="store_true", help="ask the router, and no replica past it")
-    secrets = {KEY: "key for URL", TOKEN: "token of the admin port", REPLICA_KEY: "key for the replicas"}
-    for secret, what in secrets.items():
-        told = f"{what} (or set {secret.variable})"
-        flag(secret.flag, metavar=secret.noun.upper(), default=os.environ.get(secret.variable), help=told)
+    secrets = {
+        KEY: f"key for URL (or set {KEY.variable})",
+        TOKEN: f"token of the admin port (or set {TOKEN.variable}); see below where it is sent",
+        REPLICA_KEY: f"key for all replicas ({REPLICA_KEY.variable} is for those that want one)",
+    }
+    for secret, told in secrets.items():
+        # A key that nobody gave by flag does not go to replicas that have not asked for one.
+        default = None if secret is REPLICA_KEY else os.environ.get(secret.variable)
+        flag(secret.flag, metavar=secret.noun.upper(), default=default, help=told)
 
 
 def _line(check: Check) -> str:

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from replicarouter.cli import CommandFailed
-from replicarouter.cli.metrics_pages import Source, saved
+from replicarouter.cli.metrics_pages import ANSWER_TIMEOUT, NoAnswer, Source, saved
 from replicarouter.diagnosis.judge import diagnose, exit_status
 from replicarouter.diagnosis.ledger import STAGES, ledger
+from replicarouter.diagnosis.silence import Attendance, router_silent
 from replicarouter.diagnosis.snapshot import Snapshot
 from replicarouter.diagnosis.text import conclusion, conclusion_lines, ledger_lines, verdict_lines
 from replicarouter.diagnosis.verdict import Expectations, Verdict
@@ -28,13 +28,16 @@ HELP = "say where the requests are, and what limits them"
 
 ROUTER = "http://127.0.0.1:8080"
 KEY_VARIABLES = ("OPENAI_API_KEY", "REPLICAROUTER_ADMIN__TOKEN")
-"""Tried in this order, and only when the router asks for a key."""
+"""Tried in turn, and only when the router asks for a key. One that is given as a flag is sent at once."""
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks: twice in the time between two readings of the engines."""
 
 LOOKS_FOR = 5.0
 """Seconds of a window unless it is said: some readings of the engines, and no long wait for an answer."""
+
+LOOK_TIMEOUT = 4 * LOOK_INTERVAL
+"""Seconds for the answer to a look after the first: the window ends no later than this after its time."""
 
 SCREEN_INTERVAL = 1.0
 """Seconds between two reports of `--watch`."""
@@ -48,16 +51,14 @@ CLEAR = "\x1b[H\x1b[2J"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = (
-        "exit status: 0 nothing limits but the engines' own speed, 3 the router or its settings limit, "
-        "4 something else does, 1 no router answers"
+        "exit status: 0 nothing limits but the engines' own speed, or no request is in flight (only "
+        "--expect-concurrency judges a client that does not come), 3 the router or its settings limit, or it "
+        "has stopped answering, 4 something else limits, 1 no router answers"
     )
     flag = parser.add_argument
-    flag(
-        "--router",
-        type=_url,
-        metavar="URL",
-        help=f"the router, by its main or its admin port (default: {ROUTER})",
-    )
+    help_ = f"the router, by its main or its admin port (default: {ROUTER})"
+    flag("url", nargs="?", type=_url, metavar="URL", help=help_)
+    flag("--router", type=_url, metavar="URL", help="the same")
     flag(
         "--from",
         dest="files",
@@ -96,45 +97,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, print what was found, and return its exit status; `CommandFailed` when no router answers."""
-    if arguments.files and (arguments.router or arguments.watch):
-        arguments.parser.error("--from reads files: leave out --router and --watch")
+    if arguments.url and arguments.router:
+        arguments.parser.error("URL and --router say the same: leave one out")
+    url = arguments.url or arguments.router
+    if arguments.files and (url or arguments.watch):
+        arguments.parser.error("--from reads files: leave out the router's URL and --watch")
     expected = Expectations(concurrency=arguments.expect_concurrency, cold=arguments.expect_cold)
     if arguments.files:
         snapshots, notices = saved(arguments.files, arguments.seconds)
         report = Report.of(Window(snapshots), expected, notices, ", ".join(arguments.files))
-        sys.stdout.write(report.json() if arguments.json else report.text())
-        return report.status
-    given = [arguments.key] if arguments.key else [os.environ.get(name, "") for name in KEY_VARIABLES]
-    url = arguments.router or ROUTER
-    looks = _Looks(Source(url, [key for key in given if key]), arguments.seconds or LOOKS_FOR)
+        return _written(report, arguments)
+    try:
+        return _looked(_Looks(_source(url, arguments), arguments.seconds or LOOKS_FOR), expected, arguments)
+    except NoAnswer as error:
+        hint = "" if url else "; give its address with --router URL"
+        raise CommandFailed(f"{error}{hint}") from None
+
+
+def _source(url: str | None, arguments: argparse.Namespace) -> Source:
+    if arguments.key:
+        return Source(url or ROUTER, [arguments.key], wanted=True)
+    return Source(url or ROUTER, [key for name in KEY_VARIABLES if (key := os.environ.get(name))])
+
+
+def _looked(looks: "_Looks", expected: Expectations, arguments: argparse.Namespace) -> int:
     if arguments.watch:
         return _watch(looks, expected, _writer(arguments))
     looks.until_full()
-    report = looks.report(expected)
+    return _written(looks.report(expected), arguments)
+
+
+def _written(report: "Report", arguments: argparse.Namespace) -> int:
     sys.stdout.write(report.json() if arguments.json else report.text())
     return report.status
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A diagnosis and all that is said with it."""
+    """A diagnosis and all that is said with it.
+
+    `ago`: seconds since the router told it, if it has not answered since; `told`: whether what it told then
+    is worth telling.
+    """
 
     window: Window
     verdicts: Sequence[Verdict]
     notices: Sequence[str]
     origin: str
+    ago: float = 0.0
+    told: bool = True
 
     @classmethod
-    def of(cls, window: Window, expected: Expectations, notices: Sequence[str], origin: str) -> "Report":
-        """Judge a window."""
+    def of(
+        cls,
+        window: Window,
+        expected: Expectations,
+        notices: Sequence[str],
+        origin: str,
+        seen: Attendance | None = None,
+    ) -> "Report":
+        """Judge a window, and whether there was an answer to all looks."""
         notices = list(notices)
+        verdicts = diagnose(window, expected)
         if not window.rates:
             notices.append("one page tells no rates: this goes by gauges alone")
         elif not window.seconds:
             notices.append(
                 "the time between the pages is not known, so rates are not judged (--for SECONDS says it)"
             )
-        return cls(window, diagnose(window, expected), notices, origin)
+        if seen is None or not seen.missed:
+            return cls(window, verdicts, notices, origin)
+        if (silent := router_silent(seen)) is not None:
+            return cls(window, [silent, *verdicts], notices, origin, seen.ago)
+        notices.append(f"the router did not answer at {seen.missed} of {counted(seen.looks, 'look')}")
+        return cls(window, verdicts, notices, origin)
+
+    @classmethod
+    def without(cls, window: Window, origin: str, seen: Attendance) -> "Report":
+        """That there is no answer, and nothing of what the router told before."""
+        silent = router_silent(seen)
+        notices = [f"no answer for {length(seen.ago)}"]
+        return cls(window, [silent] if silent else [], notices, origin, seen.ago, told=False)
 
     @property
     def status(self) -> int:
@@ -148,14 +191,20 @@ class Report:
 
     def text(self, most_rows: int | None = None) -> str:
         """For people."""
+        router = f"router {self.version or 'of unknown version'} at {self.origin}"
         looks = counted(len(self.window.snapshots), "look")
         if self.window.seconds:
             looks = f"{looks} over {length(self.window.seconds)}"
+        notes = [f"note: {notice}" for notice in self.notices]
+        if not self.told:
+            return (
+                "\n".join([router, *notes, *verdict_lines(Window([self.window.last]), self.verdicts)]) + "\n"
+            )
         lines = [
-            f"router {self.version or 'of unknown version'} at {self.origin}, {looks}",
-            *(f"note: {notice}" for notice in self.notices),
+            f"{router}, {looks}",
+            *notes,
             "",
-            *ledger_lines(ledger(self.window), most_rows),
+            *ledger_lines(ledger(self.window), most_rows, ago=self.ago),
             *verdict_lines(self.window, self.verdicts),
             *([] if self.status else ["", *conclusion_lines(self.window, self.verdicts)]),
         ]
@@ -163,11 +212,16 @@ class Report:
 
     def line(self) -> str:
         """All in one line, for a log."""
+        now = time.strftime("%H:%M:%S")
+        codes = [verdict.code for verdict in self.verdicts]
+        if not self.told:
+            return f"{now} {', '.join(self.notices)} | {', '.join(codes)}\n"
         counts = ledger(self.window)
         stages = " ".join(f"{stage} {counts[stage]}" for stage in STAGES)
-        found = ", ".join(verdict.code for verdict in self.verdicts) or "nothing limits"
         engines = f"running {counts['running']} waiting {counts['waiting']}"
-        return f"{time.strftime('%H:%M:%S')} {stages} | {engines} | {found}\n"
+        calm = "nothing limits" if counts["accepted"] else "no request in flight"
+        found = codes if self.status else [calm, *codes]
+        return f"{now} {stages} | {engines} | {', '.join(found)}\n"
 
     def json(self, indent: int | None = 2) -> str:
         """For programs."""
@@ -178,7 +232,7 @@ class Report:
             "looks": len(self.window.snapshots),
             "notices": list(self.notices),
             "exit_status": self.status,
-            "ledger": ledger(self.window),
+            "ledger": ledger(self.window) if self.told else None,
             "verdicts": [verdict.document() for verdict in self.verdicts],
             "summary": conclusion(self.window, self.verdicts),
         }
@@ -187,60 +241,85 @@ class Report:
 
 @dataclass(slots=True)
 class _Looks:
-    """Looks at a router at regular times, and keeps those of the last `length` seconds."""
+    """Looks at a router at regular times, those of the last `length` seconds; of the ones without an answer
+    the times are kept, and why the last had none."""
 
     source: Source
     length: float
     kept: deque[Snapshot] = field(default_factory=deque)
+    missed: deque[float] = field(default_factory=deque)
+    why: str = ""
     notices: dict[str, None] = field(default_factory=dict)
-    missed: int = 0
 
     def until_full(self) -> None:
-        """Look until the window is as long as it should be."""
-        begin = time.monotonic()
-        turns = ceil(self.length / LOOK_INTERVAL)
-        for due in (*(turn * LOOK_INTERVAL for turn in range(turns)), self.length):
+        """Look until the window is as long as it should be. Turns that pass while a look waits for its answer
+        are left out."""
+        self.look()
+        begin = self.kept[0].at
+        past = time.monotonic() - begin
+        while past < self.length:
+            due = min((past // LOOK_INTERVAL + 1) * LOOK_INTERVAL, self.length)
             time.sleep(max(0.0, begin + due - time.monotonic()))
             self.look()
+            past = max(due, time.monotonic() - begin)
 
     def look(self) -> None:
         """Look once; raises `CommandFailed` if there was never an answer."""
         try:
-            page = self.source.read()
-        except CommandFailed:
+            page = self.source.read(LOOK_TIMEOUT if self.kept else ANSWER_TIMEOUT)
+        except CommandFailed as error:
             if not self.kept:
                 raise
-            self.missed += 1
+            self.why = error.reason if isinstance(error, NoAnswer) else str(error)
+            self.missed.append(time.monotonic())
             return
         self.notices.update(dict.fromkeys(page.notices))
         self.kept.append(page.snapshot)
-        oldest = page.snapshot.at - self.length - LOOK_INTERVAL / 2
-        while self.kept[0].at < oldest:
+
+    def forget(self) -> None:
+        """Forget what is older than the window, but not the last answer."""
+        oldest = time.monotonic() - self.length - LOOK_INTERVAL / 2
+        while len(self.kept) > 1 and self.kept[0].at < oldest:
             self.kept.popleft()
+        while self.missed and self.missed[0] < oldest:
+            self.missed.popleft()
+
+    @property
+    def seen(self) -> Attendance:
+        """How many had an answer."""
+        last = self.kept[-1].at
+        gone = bool(self.missed) and self.missed[-1] > last
+        return Attendance(
+            looks=len(self.kept) + len(self.missed),
+            missed=len(self.missed),
+            why=self.why,
+            ago=time.monotonic() - last if gone else 0.0,
+        )
 
     def report(self, expected: Expectations) -> Report:
         """Judge what was seen."""
-        notices = list(self.notices)
-        if self.missed:
-            notices.append(f"the router did not answer at {counted(self.missed, 'look')}")
-        return Report.of(Window(list(self.kept)), expected, notices, self.source.url)
+        return Report.of(Window(list(self.kept)), expected, list(self.notices), self.source.url, self.seen)
+
+    def report_now(self, expected: Expectations) -> Report:
+        """The same, unless there is no answer now: then nothing that was told before."""
+        if self.seen.gone:
+            return Report.without(Window(list(self.kept)), self.source.url, self.seen)
+        return self.report(expected)
 
 
 def _watch(looks: _Looks, expected: Expectations, write: Callable[[Report], None]) -> int:
     """Report once a second until Ctrl-C; returns the exit status of the last report."""
-    status = 0
+    status, due = 0, time.monotonic()
     with suppress(KeyboardInterrupt):
         while True:
-            due = time.monotonic() + SCREEN_INTERVAL
-            looks.missed = 0
+            turn = time.monotonic()
             looks.look()
-            report = looks.report(expected)
-            write(report)
-            status = report.status
-            for _ in range(round(SCREEN_INTERVAL / LOOK_INTERVAL) - 1):
-                time.sleep(LOOK_INTERVAL)
-                looks.look()
-            time.sleep(max(0.0, due - time.monotonic()))
+            looks.forget()
+            if time.monotonic() > due - LOOK_INTERVAL / 2:
+                report = looks.report_now(expected)
+                write(report)
+                status, due = report.status, turn + SCREEN_INTERVAL
+            time.sleep(max(0.0, turn + LOOK_INTERVAL - time.monotonic()))
     return status
 
 
@@ -264,6 +343,8 @@ def _writer(arguments: argparse.Namespace) -> Callable[[Report], None]:
 
 
 def _url(text: str) -> str:
+    if "@" in text:
+        _wrong("credentials do not belong into a URL; use --key")
     try:
         parts = urlsplit(text)
         usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port)

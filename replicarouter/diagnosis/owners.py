@@ -23,6 +23,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
 
 def owner(verdict: Verdict) -> str:
     """Whose it is, in a word or a few."""
+    side = str(verdict.side.value)
     if verdict.side is not Side.ELSEWHERE:
-        return verdict.side.value
-    return next((name for name, codes in OWNERS.items() if verdict.code in codes), verdict.side.value)
+        return side
+    return next((name for name, codes in OWNERS.items() if verdict.code in codes), side)

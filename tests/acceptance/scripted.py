@@ -11,6 +11,7 @@ from tests.fakes.message import LAST_CHUNK
 from tests.fakes.replica import FOR_EVER, SSE_HEAD, Connection, FakeReplica, Probes, Received, event, sized
 
 MODEL = "m1"
+_DENIED = sized(b'{"error":"Unauthorized"}', status="401 Unauthorized")
 _SECRET = re.compile(r"The secret word is (\w+)\.")
 
 
@@ -39,6 +40,7 @@ class Manners:
     error_shape: bool = True
     model: str | None = MODEL
     locked: bool = False  # nobody has the key to its list of models
+    key: str = ""  # wanted of all who ask for anything under /v1
     owner: str = "vllm"
     streamed_finish: str | None = None
     whims: int = 0  # answers that begin with another word
@@ -57,16 +59,22 @@ class ScriptedProbes(Probes):
         super().__init__()
         self.manners = manners
         self.running = 0
+        self.heard: list[Received] = []
         self.strange_page = False
         self.prefix_hits = 0
         self.answering.set()
+
+    def denies(self, received: Received) -> bool:
+        """Whether it wants a key that did not come."""
+        key = self.manners.key
+        return bool(key) and received.head.get("authorization") != f"Bearer {key}"
 
     def answer(self, path: str) -> bytes:
         manners = self.manners
         if path == "/version":
             return sized(json.dumps({"version": manners.version}).encode())
-        if path == "/v1/models" and manners.locked:
-            return sized(b'{"error":"Unauthorized"}', status="401 Unauthorized")
+        if path == "/v1/models" and (manners.locked or self.denies(self.heard[-1])):
+            return _DENIED
         if path == "/metrics" and not manners.page:
             return sized(b'{"detail":"Not Found"}', status="404 Not Found")
         self.gauges = {
@@ -99,6 +107,7 @@ class Scripted(FakeReplica):
         self.manners = Manners(**manners)
         self.own = ScriptedProbes(self.manners)
         self.probes = self.own
+        self.own.heard = self.probed
 
     @property
     def url(self) -> str:
@@ -106,7 +115,9 @@ class Scripted(FakeReplica):
 
     async def _serve_script(self, received: Received, connection: Connection) -> None:
         asked = json.loads(received.body)
-        if received.target == "/tokenize":
+        if self.own.denies(received):
+            await connection.send(_DENIED)
+        elif received.target == "/tokenize":
             await connection.send(self._tokens(asked))
         elif (refusal := self._refusal(asked)) is not None:
             await connection.send(refusal)

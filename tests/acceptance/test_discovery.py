@@ -1,12 +1,14 @@
 """What is found at an address, and behind it."""
 
 import random
+import socket
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession
+from aiohttp import ClientSession, TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from replicarouter.acceptance import CheckError, Place, Scene, Status, Wishes, discover, open_session
 from tests.acceptance.scripted import MODEL, Scripted
@@ -98,6 +100,63 @@ async def test_keys_go_where_they_belong(session: ClientSession, start_router: S
     assert scene.models == [MODEL]
     sent = {request.head.get("authorization") for request in one.probed}
     assert sent == {None, "Bearer sk-engine"}
+
+
+async def test_a_key_that_is_only_for_those_who_ask_goes_to_no_other_replica(
+    session: ClientSession, start_router: StartRouter
+) -> None:
+    plain, locked = Scripted("plain"), Scripted("locked", key="sk-engine", settings={"api_key": "sk-engine"})
+    router = await start_router(plain, locked)
+    for one in (plain, locked):
+        one.probed.clear()
+    scene = await look(session, place_of(router, spare_key="sk-engine"))
+    assert [replica.models for replica in scene.replicas] == [[MODEL], [MODEL]]
+    assert {asked.head.get("authorization") for asked in plain.probed} == {None}
+    # The router's probes have the key, too: the check comes without it first.
+    assert [replica.door.key for replica in scene.replicas] == ["", "sk-engine"]
+    assert None in {asked.head.get("authorization") for asked in locked.probed}
+
+
+async def test_a_replica_that_refuses_the_key_it_asked_for_is_told_that_it_is_wrong(
+    session: ClientSession, start_router: StartRouter
+) -> None:
+    locked = Scripted("locked", key="sk-engine", settings={"api_key": "sk-engine"})
+    router = await start_router(locked)
+    (wrong,) = (await look(session, place_of(router, spare_key="sk-other"))).replicas
+    assert wrong.problem == "locked answers 401: the key is wrong"
+
+
+class Elsewhere(AbstractResolver):
+    """Another host, whose ports of routers are those of one that runs here."""
+
+    def __init__(self, router: RunningRouter) -> None:
+        self._ports = {8080: router.port, 8081: router.admin_port}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        there = {"hostname": host, "host": HOST, "port": self._ports[port], "family": socket.AF_INET}
+        return [ResolveResult(**there, proto=0, flags=0)]  # type: ignore[typeddict-item]
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_the_token_goes_to_another_host_only_if_its_admin_port_is_named(
+    start_router: StartRouter,
+) -> None:
+    router = await start_router(Scripted("one"), admin={"token": "secret-token"})
+    connector = TCPConnector(resolver=Elsewhere(router), force_close=True)
+    async with ClientSession(connector=connector) as session:
+        url, admin = "http://router.test:8080", "http://router.test:8081"
+        guessed = await look(session, Place(url=url, token="secret-token"))
+        named = await look(session, Place(url=url, admin=admin, token="secret-token"))
+    assert guessed.blind is not None
+    assert guessed.blind.why.endswith(
+        "401: it wants a token, which is sent to another host only if --admin names it"
+    )
+    assert guessed.blind.cure == f"give --admin {admin}, if that is it"
+    assert (named.blind, len(named.replicas)) == (None, 1)
 
 
 async def test_nobody_at_the_address_is_told(session: ClientSession) -> None:

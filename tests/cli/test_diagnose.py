@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from replicarouter.cli.diagnose import KEY_VARIABLES
-from tests.diagnosis.pages import fleet
+from replicarouter.cli import main
+from replicarouter.cli.diagnose import KEY_VARIABLES, LOOK_TIMEOUT, _Looks
+from replicarouter.cli.metrics_pages import Source
+from replicarouter.diagnosis.verdict import Expectations
+from tests.diagnosis.pages import fleet, window
 from tests.fakes.client import HOST, chat
-from tests.fakes.load import engines, finished, reached, users
+from tests.fakes.load import STARVED, engines, finished, reached, users
 from tests.fakes.replica import OK, FakeReplica, held
 from tests.fakes.running import RunningRouter, StartRouter, free_port
 
@@ -46,6 +51,15 @@ async def diagnose(*flags: str, **environment: str) -> tuple[int, str, str]:
         output, messages = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode(), messages.decode()
+
+
+async def diagnose_fed(*flags: str, again: int = 2) -> tuple[int, str, str]:
+    """The same of a router in this process, asked again when the machine starves it."""
+    said = await diagnose(*flags)
+    while again and any(f"[{code}: " in said[1] for code in STARVED):
+        again -= 1
+        said = await diagnose(*flags)
+    return said
 
 
 def at(router: RunningRouter) -> tuple[str, str]:
@@ -87,7 +101,7 @@ async def test_a_busy_fleet_is_healthy(start_router: StartRouter) -> None:
         router = await start_router(*(engine.url for engine in fleet_), ready=2)
         async with users(router.port, 6, answer_tokens=(10, 30)) as crowd:
             await finished(crowd, 6)
-            status, output, messages = await diagnose(*at(router), "--for", "1.5")
+            status, output, messages = await diagnose_fed(*at(router), "--for", "1.5")
     assert (status, messages) == (0, ""), output
     assert f"at http://{HOST}:{router.port}, 4 looks over " in output
     assert "Nothing limits but the engines' own speed:" in output
@@ -116,7 +130,7 @@ async def test_engines_with_queues_are_elsewhere(start_router: StartRouter) -> N
             await reached(router, running=8, waiting=16)
             status, output, _ = await diagnose(*at(router), "--for", "0.6")
     assert status == 4
-    assert "[engine_queueing: elsewhere]" in output
+    assert "[engine_queueing: too few engines]" in output
     assert "change: max_num_seqs" in output
 
 
@@ -144,7 +158,89 @@ async def test_without_a_router_the_status_is_1_in_clear_words() -> None:
     url = f"http://{HOST}:{free_port()}"
     status, output, messages = await diagnose("--router", url)
     assert (status, output) == (1, "")
-    assert messages.startswith(f"replicarouter: no router answers at {url}: ")
+    assert messages == f"replicarouter: no router answers at {url}: Connection refused\n"
+
+
+def test_an_address_is_asked_for_only_where_none_was_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody listens where a router is looked for."""
+    monkeypatch.setattr("replicarouter.cli.diagnose.ROUTER", url := f"http://{HOST}:{free_port()}")
+    assert main(["diagnose"]) == 1
+    assert capsys.readouterr().err == (
+        f"replicarouter: no router answers at {url}: Connection refused; give its address with --router URL\n"
+    )
+
+
+async def test_an_idle_router_is_not_said_to_be_limited_by_its_engines(start_router: StartRouter) -> None:
+    """Its address given as a word."""
+    router = await start_router(FakeReplica())
+    status, output, messages = await diagnose(at(router)[1], "--for", "0.1")
+    assert (status, messages) == (0, ""), output
+    assert "Nothing limits" not in output
+    assert "judges a client that does not come." in " ".join(output.split())
+
+
+# Routers that stop answering
+
+
+@asynccontextmanager
+async def answering(looks: int, *, frozen: bool = True) -> AsyncIterator[str]:
+    """A door where a router's page is told so often and then no more: nothing comes, or nobody is there."""
+    left = looks
+    page = fleet(0).page().encode()
+    held_open: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        held_open.append(writer)
+        await reader.readuntil(b"\r\n\r\n")
+        left -= 1
+        if left >= 0:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+        if left <= 0 and not frozen:
+            server.close()
+
+    server = await asyncio.start_server(answer, HOST, 0)
+    try:
+        yield f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in held_open:
+            writer.transport.abort()
+
+
+async def test_a_router_that_freezes_is_said_to_be_silent_in_time() -> None:
+    begin = time.monotonic()
+    async with answering(2) as url:
+        status, output, messages = await diagnose(url, "--for", "1")
+    assert time.monotonic() - begin < 5 * (1 + LOOK_TIMEOUT)
+    assert (status, messages) == (3, ""), output
+    assert "1. The router does not answer  [router_silent: router]" in output
+    assert "   - no answer at 1 of 3 looks (timed out)" in output
+    assert "s ago (engine counts" in output
+    assert "now" not in output.splitlines()[2]
+
+
+async def test_a_router_that_dies_is_said_to_be_silent_first_of_all() -> None:
+    async with answering(2, frozen=False) as url:
+        status, output, _ = await diagnose(url, "--for", "2", "--json", "--expect-concurrency", "900")
+    document = json.loads(output)
+    assert (status, [one["code"] for one in document["verdicts"]][:2]) == (
+        3,
+        ["router_silent", "client_limited"],
+    )
+    assert document["verdicts"][0]["evidence"][0] == "no answer at 3 of 5 looks (Connection refused)"
+    assert document["summary"].startswith("The router does not answer: no answer at 3 of 5 looks")
+    assert document["ledger"]["accepted"] == 128
+
+
+def test_a_look_without_an_answer_among_many_is_only_told() -> None:
+    looks = _Looks(Source(f"http://{HOST}:{free_port()}"), 2.0)
+    looks.kept.extend(window().snapshots)
+    looks.missed.append(1.0)
+    report = looks.report(Expectations())
+    assert (report.status, report.notices) == (0, ["the router did not answer at 1 of 7 looks"])
 
 
 # Watching
@@ -166,18 +262,43 @@ async def test_watching_gives_a_line_a_look_until_it_is_stopped(start_router: St
     assert (process.returncode in DIAGNOSED, messages) == (True, b"")
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+async def test_watching_does_not_repeat_what_a_router_said_that_does_not_answer(frozen: bool) -> None:
+    async with answering(1, frozen=frozen) as url, started(url, "--watch") as process:
+        async with asyncio.timeout(DEADLINE):
+            assert process.stdout is not None
+            first, *others = [(await process.stdout.readline()).decode() for _ in range(3)]
+            process.send_signal(signal.SIGINT)
+            await process.communicate()
+    assert "streaming 128 | running 128 waiting 0 | nothing limits" in first
+    for line in others:
+        assert re.fullmatch(r"..:..:.. no answer for [\d.]+ m?s \| router_silent\n", line)
+    assert process.returncode == 3
+
+
+async def test_watching_an_idle_router_says_that_it_is_idle(start_router: StartRouter) -> None:
+    router = await start_router(FakeReplica())
+    async with started(*at(router), "--watch") as process, asyncio.timeout(DEADLINE):
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert " | no request in flight" in line or " | router_cpu" in line, line
+
+
 async def test_watching_goes_on_while_the_router_does_not_answer(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
     async with started(*at(router), "--watch", "--json") as process, asyncio.timeout(DEADLINE):
         assert process.stdout is not None
         first = json.loads(await process.stdout.readline())
         await router.stop()
-        while not (document := json.loads(await process.stdout.readline()))["notices"]:
+        while (document := json.loads(await process.stdout.readline()))["ledger"]:
             pass
         process.send_signal(signal.SIGINT)
         await process.communicate()
     assert first["ledger"]["replicas"][0]["state"] == "ready"
-    assert any("did not answer" in notice for notice in document["notices"])
+    assert [notice.startswith("no answer for ") for notice in document["notices"]] == [True]
+    assert [verdict["code"] for verdict in document["verdicts"]] == ["router_silent"]
 
 
 # Saved pages
@@ -196,7 +317,7 @@ async def test_a_single_saved_page_is_judged_by_its_gauges(save: Save) -> None:
     status, output, _ = await diagnose("--from", save("one.txt", queueing(0)))
     assert status == 4
     assert "note: one page tells no rates" in output
-    assert "[engine_queueing: elsewhere]" in output
+    assert "[engine_queueing: too few engines]" in output
 
 
 async def test_saved_pages_in_the_wrong_order_and_a_restart_are_said(save: Save) -> None:
@@ -293,7 +414,10 @@ async def test_what_is_no_page_of_a_router_is_refused(save: Save, text: str) -> 
         ("--from", "a", "--watch"),
         ("--from", "a", "--router", "http://127.0.0.1:1"),
         ("--from",),
+        ("--from", "a", "--for", "1", "http://127.0.0.1:1"),
         ("--router", "nonsense"),
+        ("nonsense",),
+        ("http://127.0.0.1:1", "--router", "http://127.0.0.1:1"),
         ("--for", "0"),
         ("--for", "soon"),
         ("--expect-concurrency", "0"),
@@ -304,3 +428,12 @@ async def test_what_is_no_page_of_a_router_is_refused(save: Save, text: str) -> 
 async def test_bad_usage_is_said(flags: tuple[str, ...]) -> None:
     status, output, messages = await diagnose(*flags)
     assert (status, output, messages.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("flags", [("--router",), ()])
+async def test_a_password_in_a_url_is_refused_without_being_told(flags: tuple[str, ...]) -> None:
+    for url in ("http://user:secret@127.0.0.1:8080", "http://user:secret@[", "user:secret@host"):
+        status, output, messages = await diagnose(*flags, url)
+        assert (status, output, messages.count("\n")) == (2, "", 1)
+        assert "credentials do not belong into a URL; use --key" in messages
+        assert "secret" not in messages

@@ -2,13 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from replicarouter.cli import CommandFailed
-from replicarouter.cli.metrics_pages import Page, Source, saved
+from replicarouter.cli.metrics_pages import NoAnswer, Page, Source, saved
 from tests.diagnosis.pages import fleet
 from tests.fakes.client import HOST
 from tests.fakes.replica import FakeReplica
@@ -97,9 +102,107 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         saved([str(tmp_path / "nowhere")], None)
 
 
+@pytest.mark.parametrize("endless", ["/dev/zero", "a pipe"])
+def test_what_has_no_end_is_not_read_for_ever(endless: str, tmp_path: Path) -> None:
+    name = endless if endless.startswith("/") else str(tmp_path / "pipe")
+    with ExitStack() as stack:
+        if name != endless:
+            os.mkfifo(name)
+            source = stack.enter_context(subprocess.Popen(["sh", "-c", f"exec cat /dev/zero > {name}"]))
+            stack.callback(source.kill)
+        with pytest.raises(CommandFailed, match=f"{name} is no page of .*: it goes on after 64 MiB"):
+            saved([name], None)
+
+
+def test_a_page_comes_out_of_a_pipe_too(tmp_path: Path) -> None:
+    """As of `--from <(curl …) <(sleep 5; curl …)`."""
+    (tmp_path / "page").write_text(fleet(0).page())
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["sh", "-c", "exec cat page > pipe"], cwd=tmp_path):
+        (snapshot,), _ = saved([str(tmp_path / "pipe")], None)
+    assert snapshot.total("requests_outstanding") == 128
+
+
+# Routers
+
+
 def test_where_nobody_listens_no_router_answers() -> None:
-    with pytest.raises(CommandFailed, match="no router answers at http://"):
-        Source(f"http://{HOST}:{free_port()}").read()
+    with pytest.raises(NoAnswer) as failed:
+        Source(url := f"http://{HOST}:{free_port()}").read()
+    assert failed.value.reason == "Connection refused"
+    assert str(failed.value) == f"no router answers at {url}: Connection refused"
+
+
+def test_who_does_not_answer_in_time_does_not_answer() -> None:
+    with socket.create_server((HOST, 0)) as listener, pytest.raises(NoAnswer, match="timed out"):
+        Source(f"http://{HOST}:{listener.getsockname()[1]}").read(0.1)
+
+
+@contextmanager
+def guarded(*keys: str, length: int | None = None) -> Iterator[tuple[str, list[str | None]]]:
+    """A page for these keys only; its URL, and with what it was asked. It is said to have `length` bytes."""
+    asked: list[str | None] = []
+    page = fleet(0).page().encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(given := self.headers["Authorization"])
+            refused = bool(keys) and given not in {f"Bearer {key}" for key in keys}
+            body = b"" if refused else page
+            self.send_response(401 if refused else 200)
+            self.send_header("Content-Length", str(len(body) if length is None else length))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_key_that_was_taken_is_given_at_once_from_then_on() -> None:
+    with guarded("right") as (url, asked):
+        source = Source(url, ["wrong", "right"])
+        for _ in range(3):
+            source.read()
+    assert asked == [None, "Bearer wrong", "Bearer right", "Bearer right", "Bearer right"]
+
+
+def test_a_key_that_is_known_to_be_wanted_is_given_at_once() -> None:
+    with guarded("right") as (url, asked):
+        for _ in range(2):
+            Source(url, ["right"], wanted=True).read()
+        with pytest.raises(CommandFailed, match="none of those that were given is right"):
+            Source(url, ["wrong"], wanted=True).read()
+    assert asked == ["Bearer right", "Bearer right", "Bearer wrong"]
+
+
+def test_no_key_is_given_where_none_is_wanted() -> None:
+    with guarded() as (url, asked):
+        source = Source(url, ["secret"])
+        for _ in range(2):
+            source.read()
+    assert asked == [None, None]
+
+
+def test_a_key_that_is_no_longer_taken_gives_way_to_another() -> None:
+    with guarded("new") as (url, asked):
+        source = Source(url, ["old", "new"], wanted=True)
+        source.read()
+        source.read()
+    assert asked == ["Bearer old", "Bearer new", "Bearer new"]
+
+
+def test_an_answer_that_is_cut_is_none() -> None:
+    with guarded(length=10_000_000) as (url, _), pytest.raises(NoAnswer, match="IncompleteRead"):
+        Source(url).read()
 
 
 async def test_either_port_of_a_router_gives_its_page(start_router: StartRouter) -> None:

@@ -14,6 +14,7 @@ import pytest
 from replicarouter import errors
 from replicarouter.cli import _parser
 from replicarouter.cli.config import _reference
+from replicarouter.diagnosis.owners import OWNERS
 from replicarouter.exchange import Stage
 from tests.fakes.replica import FakeReplica
 from tests.fakes.running import StartRouter
@@ -96,12 +97,27 @@ def test_the_status_of_every_outcome_is_that_of_the_program() -> None:
 
 def test_every_verdict_is_named_and_no_other() -> None:
     codes = set()
-    for file in (ROOT / "replicarouter" / "diagnosis" / "checks").glob("*.py"):
+    for file in (ROOT / "replicarouter" / "diagnosis").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Verdict":
                 codes.add(ast.literal_eval(node.args[0]))
-    (table,) = re.findall(r"\| whose it is \| codes \|\n((?:\|.*\n)+)", TEXT)
-    assert set(re.findall(r"`(\w+)`", table)) == codes
+    assert set().union(*owned().values()) == codes
+
+
+def owned() -> dict[str, set[str]]:
+    """The codes of the verdicts by whose they are."""
+    (rows,) = re.findall(r"\| whose it is \| codes \|\n\|[-|]+\n((?:\|.*\n)+)", TEXT)
+    cells = [row.split("|")[1:3] for row in rows.splitlines()]
+    return {whose.strip(): set(re.findall(r"`(\w+)`", codes)) for whose, codes in cells}
+
+
+def test_a_verdict_is_whose_the_program_says_it_is() -> None:
+    """Those that are the router's or another's by their cause stand with the router's."""
+    rows = owned()
+    (by_cause,) = (codes for whose, codes in rows.items() if "router" in whose)
+    for name, codes in OWNERS.items():
+        (row,) = (codes for whose, codes in rows.items() if re.search(rf"\b{name}(?:'s)?$", whose))
+        assert codes - by_cause <= row, name
 
 
 def table(head: str) -> list[str]:

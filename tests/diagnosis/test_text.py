@@ -85,6 +85,32 @@ def test_the_moment_of_the_numbers_is_told_where_there_is_more_than_one() -> Non
     assert verdict_lines(window(), []) == []
 
 
+def test_a_verdict_is_told_to_be_the_clients_or_an_engines() -> None:
+    mine = Verdict("client_limited", Side.ELSEWHERE, "Few", (), "wait")
+    theirs = Verdict("stalled_replica", Side.ELSEWHERE, "Still", (), "wait")
+    lines = verdict_lines(window(looks=1), [mine, theirs])
+    assert (lines[1], lines[4]) == ("1. Few  [client_limited: client]", "2. Still  [stalled_replica: engine]")
+
+
+def test_a_long_title_leaves_its_code_a_line_of_its_own() -> None:
+    fits, long, longer = (Verdict("one", Side.ROUTER, "T" * size, (), "wait") for size in (62, 63, 70))
+    lines = verdict_lines(window(looks=1), [fits, long])
+    assert lines[1] == f"1. {'T' * 62}  [one: router]"
+    assert lines[4:6] == [f"2. {'T' * 63}", "   [one: router]"]
+    words = Verdict("one", Side.ROUTER, f"{longer.title} and on and on", (), "wait")
+    assert verdict_lines(window(looks=1), [words])[1:4] == [
+        f"1. {'T' * 70} and on",
+        "   and on",
+        "   [one: router]",
+    ]
+
+
+def test_what_a_router_told_that_is_silent_now_is_not_of_now() -> None:
+    first, *rest = ledger_lines(ledger(window()), ago=3.24)
+    assert first == "3.2 s ago (engine counts up to 400 ms old):"
+    assert rest == ledger_lines(ledger(window()))[1:]
+
+
 def test_readings_that_are_gone_have_no_age() -> None:
     def silent(router: Router, _: float) -> None:
         for number, one in enumerate(router.replicas):
@@ -118,4 +144,28 @@ def test_where_nothing_happens_nothing_is_judged() -> None:
         for one in router.replicas:
             one.streaming = 0
 
-    assert conclusion(window(idle), []).startswith("No request is in flight and none came")
+    text = conclusion(window(idle), [])
+    assert text.startswith("No request is in flight and none came: there is nothing to judge. ")
+    assert text.endswith("Only --expect-concurrency judges a client that does not come.")
+    assert conclusion(window(idle, looks=1), []).startswith("No request is in flight: there is nothing")
+
+
+def test_where_hardly_anything_happens_the_engines_do_not_limit() -> None:
+    def now_and_then(router: Router, seconds: float) -> None:
+        router.received = 500 + 2 * seconds
+        for one in router.replicas:
+            one.streaming = int(one.name == "r3" and seconds == 3)
+
+    assert conclusion(window(now_and_then), []).startswith(
+        "Hardly a request is in flight (10 requests came in 5 s): there is little to judge. Only "
+    )
+
+
+def test_engines_that_do_not_tell_what_they_run_are_not_said_to_run_nothing() -> None:
+    def untold(router: Router, _: float) -> None:
+        for one in router.replicas:
+            one.fresh = False
+
+    assert conclusion(window(untold), []).startswith(
+        "Nothing limits but the engines' own speed: 128 requests in flight on 8 replicas, "
+    )

@@ -2,6 +2,7 @@
 that answers any bytes."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -143,7 +144,7 @@ class RawCollector:
 
 
 @asynccontextmanager
-async def raw_collector(answer: Answer) -> AsyncIterator[RawCollector]:
+async def raw_collector(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawCollector]:
     """It listens until the end of the context, and then hangs up on everybody."""
     collector = RawCollector(answer)
     tasks: set[asyncio.Task[None]] = set()
@@ -151,7 +152,7 @@ async def raw_collector(answer: Answer) -> AsyncIterator[RawCollector]:
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.create_task(collector.serve(reader, writer)))
 
-    server = await asyncio.start_server(connected, HOST, 0)
+    server = await asyncio.start_server(connected, HOST, 0, ssl=tls)
     collector.port = server.sockets[0].getsockname()[1]
     try:
         yield collector

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,8 @@ FORGED = "2023-11-14T22:13:20.250Z error   replica ejected replica=a"
 def test_what_others_say_forges_no_line(between: str) -> None:
     """Messages of libraries hold what clients and engines have sent."""
     text = f"bad request: {between}{FORGED}"
-    for one in (record(text), record("%s", args=(text,)), record(**{f"fact{between}{FORGED}": text})):
+    named: dict[str, Any] = {f"fact{between}{FORGED}": text}
+    for one in (record(text), record("%s", args=(text,)), record(**named)):
         line = TextFormatter().format(one)
         assert line.isprintable()
         assert FORGED in line

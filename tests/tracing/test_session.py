@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import requests
 import uvloop
 
 from replicarouter.tracing.session import MOST_READ, CollectorSession, RedirectedElsewhere
-from tests.fakes.collector import RawCollector, answering, raw_collector
+from tests.fakes.certificates import Authority
+from tests.fakes.collector import Answer, RawCollector, answering, raw_collector
 
 LIMIT = 0.5
 """Seconds for all of a request."""
@@ -134,6 +136,24 @@ async def test_the_body_of_a_redirect_is_not_read_without_end() -> None:
             with pytest.raises(RedirectedElsewhere):
                 await post(session, collector)
             assert collector.sent < 10_000_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [answering(OK + b"Content-Length: 1000\r\n\r\n", b"x", again=LIMIT / 10), SLOW["trickling-fields"]],
+    ids=["body", "head"],
+)
+async def test_the_limit_holds_over_tls(answer: Answer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with CollectorSession() as session:
+        session.verify = str(authority.cert)
+        async with raw_collector(answer, authority.issue().server()) as collector:
+            began = time.monotonic()
+            with suppress(requests.Timeout):
+                url = collector.endpoint.replace("http:", "https:")
+                await asyncio.to_thread(session.post, url, data=b"spans", timeout=LIMIT)
+            assert LIMIT / 2 < time.monotonic() - began < MOST
+            assert collector.requests == 1
 
 
 async def test_no_cookie_is_kept() -> None:

@@ -9,7 +9,9 @@ from replicarouter.acceptance.chat import Question, ask
 from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.errors import CheckError
 from replicarouter.acceptance.finding import Finding, failed, passed, warned
+from replicarouter.acceptance.limits import binding, bounds
 from replicarouter.acceptance.pace import together
+from replicarouter.acceptance.pages import RouterPage
 from replicarouter.acceptance.scene import Scene
 from replicarouter.acceptance.words import by_value, counted, median, names, seconds
 
@@ -71,7 +73,24 @@ async def run(scene: Scene, model: str) -> Finding:
         ]
         answers = await together(ask(scene.main, one, stream=True) for one in questions)
         levels.append(measure(answers, levels[0].ttft if levels else None))
-    return _finding(levels)
+    held = next((level for level in levels if level.held), None)
+    return _finding(levels, await _what_holds(scene, model, held.streams) if held else "")
+
+
+async def _what_holds(scene: Scene, model: str, streams: int) -> str:
+    """The settings that make the router hold some of so many streams, and what to set them to."""
+    try:
+        page = RouterPage(await scene.main.get("/metrics"))
+        found = binding(bounds(page, [[replica.name for replica in scene.serving(model)]]), streams)
+    except CheckError as error:
+        return f"`replicarouter diagnose` under load says which limit it is; it cannot be seen here: {error}"
+    if not found:
+        return (
+            "no limit of the router is below that: is there other traffic, or a replica on trial after an"
+            " ejection? `replicarouter diagnose` under load says more"
+        )
+    wanted = max(streams, scene.wishes.concurrency)
+    return "; ".join(f"{bound.told}: set {bound.cure(wanted)}" for bound in found)
 
 
 def measure(outcomes: Sequence[Answer | CheckError], lone_ttft: float | None) -> Level:
@@ -137,7 +156,8 @@ def _faults(answer: Answer | CheckError) -> list[str]:
     return [f"a stream of {answer.reply.place}: {fault}" for fault in faults]
 
 
-def _finding(levels: Sequence[Level]) -> Finding:
+def _finding(levels: Sequence[Level], what_holds: str) -> Finding:
+    """Judge all levels; `what_holds` is the cure where the router held streams."""
     figures = {"levels": [level.document() for level in levels]}
     table = (
         f"{counted(level.streams, 'stream')}: TTFT {seconds(level.ttft)}, ITL {seconds(level.itl)}"
@@ -150,13 +170,8 @@ def _finding(levels: Sequence[Level]) -> Finding:
             return failed(why, "see the router's access log, and the engines' logs at this time", **figures)
     for level in levels:
         if level.held:
-            return warned(
-                f"at {level.streams} streams the router held {level.held} for up to {seconds(level.longest)}"
-                f" until others had ended; {told}",
-                "--connector-limit 0, and see admission.max_outstanding_per_replica; `replicarouter diagnose`"
-                " says which",
-                **figures,
-            )
+            held = f"the router held {level.held} for up to {seconds(level.longest)} until others had ended"
+            return failed(f"at {level.streams} streams {held}; {told}", what_holds, **figures)
         if level.late:
             unsure = "" if level.replicas else ", or one of them is slow"
             return warned(

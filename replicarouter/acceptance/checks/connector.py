@@ -1,44 +1,57 @@
-"""Whether the router opens as many connections as the fleet can run requests."""
+"""Whether the router lets through as many requests as the fleet can run."""
+
+import math
 
 from replicarouter.acceptance.check import Check
-from replicarouter.acceptance.finding import Finding, failed, passed, skipped
+from replicarouter.acceptance.finding import Finding, failed, passed, skipped, warned, worst
+from replicarouter.acceptance.limits import ASSUMED_MAX_NUM_SEQS, Bound, bounds
 from replicarouter.acceptance.pages import RouterPage
 from replicarouter.acceptance.scene import Scene
 
 
 async def run(scene: Scene, _model: str) -> Finding:
-    """Compare the connector limit with what the engines run at a time, where all tell, and with the
-    concurrency that was asked for."""
+    """Compare each limit with what the engines run at a time and with the concurrency that was asked for."""
     if not scene.router:
         return skipped("no router is here")
     page = RouterPage(await scene.main.get("/metrics"))
-    limit = page.value("connector_limit")
-    if limit is None:
-        return failed("the router does not tell its connector limit", "is another program answering?")
-    if not limit:
-        return passed("no limit", limit=0)
-    runs = {labels.get("replica", ""): value for labels, value in page.series("replica_max_num_seqs")}
-    replicas = {labels.get("replica", "") for labels, _ in page.series("replica_state")}
-    known = bool(runs) and replicas <= runs.keys()
-    fleet = sum(runs.values()) if known else 0.0
-    need = max(fleet, float(scene.wishes.concurrency))
-    told = f"the fleet runs {need:.0f} requests at a time"
-    if need > fleet:
-        told = f"{need:.0f} streams are wanted (--concurrency)"
-    if limit < need:
-        return failed(
-            f"the limit is {limit:.0f} and {told}: {need - limit:.0f} would wait in the router while engines"
-            " idle",
-            f"--connector-limit 0, or {need:.0f} at least",
-            limit=limit,
-            need=need,
-        )
-    return passed(f"the limit is {limit:.0f}, {told}", limit=limit, need=need)
+    if not page.has("connector_limit") or not page.has("connector_limit_per_replica"):
+        return failed("the router does not tell its connector limits", "is another program answering?")
+    pools = [[replica.name for replica in scene.serving(model)] for model in scene.models]
+    found = bounds(page, pools)
+    if not found:
+        return passed("no limit")
+    return worst([judged(bound, scene.wishes.concurrency) for bound in found])
 
+
+def judged(bound: Bound, wanted: int) -> Finding:
+    """Whether it holds back what is wanted, or what engines would run."""
+    cure = bound.cure(wanted)
+    figures = {bound.setting: bound.lets if math.isfinite(bound.lets) else None}
+    short = max(bound.holders, key=lambda holder: holder.known - holder.cap)
+    if short.cap < short.known and (bound.lets >= wanted or short.known > wanted):
+        told = f"{bound.told} and {short.who} runs {short.known:.0f} requests at a time"
+        return failed(f"{told}: {short.known - short.cap:.0f} would {_WAIT}", cure, **figures)
+    if bound.lets < wanted:
+        lets = f", which lets {bound.lets:.0f} through," if len(bound.holders) > 1 else ""
+        told = f"{bound.told}{lets} and {wanted} streams are wanted (--concurrency)"
+        return failed(f"{told}: {wanted - bound.lets:.0f} would {_WAIT}", cure, **figures)
+    likely = max(bound.holders, key=lambda holder: holder.likely - holder.cap)
+    if likely.cap < likely.likely:
+        assumed = f"{ASSUMED_MAX_NUM_SEQS} assumed for each replica without max_num_seqs"
+        told = f"{bound.told} and {likely.who} may run {likely.likely:.0f} requests at a time ({assumed})"
+        return warned(
+            f"{told}: the rest would {_WAIT}",
+            f"{cure}; or tell replicas[].max_num_seqs, if the engines run fewer",
+            **figures,
+        )
+    return passed(f"{bound.told}, {likely.who} runs {likely.likely:.0f} requests at a time", **figures)
+
+
+_WAIT = "wait in the router while engines idle"
 
 CHECK = Check(
     name="connector",
-    asks="is the connector limit as large as what the fleet runs, and as --concurrency",
+    asks="do the router's limits let through what the fleet runs, and --concurrency",
     costs="no tokens",
     run=run,
     fleet=True,

@@ -1,6 +1,9 @@
 """All streams of a level come whole."""
 
 import re
+from typing import Any
+
+import pytest
 
 from replicarouter.acceptance import Status, Wishes
 from replicarouter.acceptance.answers import Answer, Usage
@@ -22,13 +25,32 @@ async def test_streams_that_are_cut_fail(examine: Examine) -> None:
     assert (finding.status, "at 1 stream not all came whole" in finding.why) == (Status.FAIL, True)
 
 
-async def test_streams_that_the_router_holds_are_a_warning_with_the_setting(examine: Examine) -> None:
+@pytest.mark.parametrize(
+    ("settings", "own", "cure"),
+    [
+        ({"connector": {"limit": 4}}, {}, "connector.limit is 4: set connector.limit 0 ("),
+        ({"connector": {"limit_per_replica": 4}}, {}, "connector.limit_per_replica is 4: set connector."),
+        (
+            {"admission": {"max_outstanding_per_replica": 4}},
+            {},
+            "admission.max_outstanding_per_replica is 4: set admission.max_outstanding_per_replica 0 (",
+        ),
+        (
+            {"admission": {"max_outstanding_per_replica": 4}},
+            {"max_outstanding": 4},
+            "replicas[].max_outstanding where that is given), or 256 at least",
+        ),
+    ],
+)
+async def test_streams_that_the_router_holds_fail_with_the_setting(
+    examine: Examine, settings: dict[str, Any], own: dict[str, Any], cure: str
+) -> None:
     """The connector limit of a published campaign, in small."""
-    slow = Scripted("one", pace=0.6)
-    finding = await examine("concurrency", slow, wishes=EIGHT, settings={"connector": {"limit": 4}})
-    assert finding.status is Status.WARN
+    slow = Scripted("one", pace=0.6, settings=own)
+    finding = await examine("concurrency", slow, wishes=EIGHT, settings=settings)
+    assert finding.status is Status.FAIL
     assert "at 8 streams the router held 4 for up to" in finding.why
-    assert "--connector-limit 0" in finding.cure
+    assert cure in finding.cure
 
 
 async def test_streams_that_the_engines_queue_are_a_warning_with_theirs(examine: Examine) -> None:
