@@ -112,11 +112,8 @@ class _Listing:
 async def _behind(place: Place, make: _Maker) -> _Behind:
     if place.router_only:
         return _Behind((), None, skipped("only the router is checked (--router-only)"))
-    address = place.admin or _beside(place.url)
-    # Guessed, it is plain HTTP, and anybody may answer there.
-    trusted = bool(place.admin) or is_loopback(urlsplit(address).hostname or "")
-    admin = make.door("the admin API", address, place.token if trusted else "")
-    rows, blind = await _rows(admin, withheld=bool(place.token) and not trusted)
+    admin = _admin(place, make)
+    rows, blind = await _rows(admin, withheld=place.token != admin.key)
     if place.replicas:
         known = {str(row["url"]).rstrip("/"): row for row in rows}
         rows = [{"url": url, **known.get(url.rstrip("/"), {})} for url in place.replicas]
@@ -126,6 +123,14 @@ async def _behind(place: Place, make: _Maker) -> _Behind:
     )
     replicas = tuple(look for look in looks if isinstance(look, Replica))
     return _Behind(replicas, None if blind else admin, None if place.replicas else blind)
+
+
+def _admin(place: Place, make: _Maker) -> Door:
+    """The admin API, which gets no token where its address is a guess: that is plain HTTP, and anybody may
+    answer there."""
+    address = place.admin or _beside(place.url)
+    trusted = place.admin or is_loopback(urlsplit(address).hostname or "")
+    return make.door("the admin API", address, place.token if trusted else "")
 
 
 async def _is_router(main: Door, key: str) -> bool:

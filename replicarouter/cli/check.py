@@ -54,10 +54,10 @@ knows, all of it small but the needle. With R replicas and N streams
 tokens; --list has it check by check. It changes nothing. Run it while the fleet
 is otherwise idle: beside other traffic, aborts and affinity are hard to judge.
 
-Secrets: --key is sent to URL. The token is sent to the admin port on this machine
-and, as it may be read on the way there, to another host only if --admin names
-it. --replica-key is sent to all replicas; without it, the key in VLLM_API_KEY
-only to those that have answered 401 without one.
+Secrets: --key is sent to URL. The token is sent to the admin port of this
+machine, and to another host only if --admin names it: over plain HTTP it can be
+read on its way. --replica-key is sent to all replicas; without it, the key in
+VLLM_API_KEY only to those that have answered 401 without one.
 
 Exit status: 0 when no check failed (warnings do not count), 1 when one did or
 nothing answers at URL, 2 for bad usage, 130 when it was interrupted.
