@@ -122,7 +122,7 @@ class Place:
 
 
 def main() -> int:
-    """Measure, print the table, and return 1 if a viewer costs more than it may in every pair."""
+    """Measure, print the table, and return 1 if a viewer costs more than it may."""
     arguments = parse()
     os.sched_setaffinity(0, {arguments.tool_core})
     head = f"{'users':>6}{'events/s':>10}{'without':>10}{'with':>10}"
@@ -131,7 +131,7 @@ def main() -> int:
     for users in (arguments.users, 0):
         pairs = asyncio.run(measure(users, arguments))
         print(row(users, pairs), flush=True)
-        dear = dear or min(pair.cost for pair in pairs) > BUDGET
+        dear = dear or statistics.median(pair.cost for pair in pairs) > BUDGET
     if dear:
         print(f"A viewer costs more than {BUDGET:.0%} of a core.")
     return int(dear)
@@ -142,7 +142,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--users", type=int, default=256, metavar="N")
     parser.add_argument("--replicas", type=int, default=8, metavar="N")
-    parser.add_argument("--speed", type=float, default=0.5, help="of the engines (default %(default)s)")
+    parser.add_argument("--speed", type=float, default=0.1, help="of the engines (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=15.0, help="of a window (default %(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, metavar="N")
     parser.add_argument("--router-core", type=int, default=0, metavar="CORE")
