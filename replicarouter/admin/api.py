@@ -99,7 +99,7 @@ class AdminApi:
         router.add_get("/admin/decisions", self._latest_decisions)
         router.add_get("/admin/decisions/{id}", self._decisions_of)
         router.add_get("/admin/errors", self._errors)
-        router.add_get("/admin/live", self._live.watch)
+        router.add_get("/admin/live", self._live.watch, allow_head=False)
         for path in PAGE_PATHS:
             router.add_get(path, self._page.answer)
         for path in ("/metrics", "/health", "/ready", "/version"):

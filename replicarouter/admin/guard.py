@@ -13,6 +13,9 @@ from replicarouter.settings import AdminSettings
 OPEN_PATHS = frozenset(("/health", "/ready")) | PAGE_PATHS
 """Whoever asks for these learns nothing: the page is a shell that has to ask for its data."""
 
+ELSEWHERE = frozenset(("cross-site", "same-site"))
+"""What a browser says of requests that a page of another origin makes."""
+
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 JSON = "application/json"
@@ -36,6 +39,9 @@ class Guard:
         names = [host] if origin is None else [host, origin.partition("://")[2]]
         if not all(_host_of(name) in self._hosts for name in names):
             return InvalidApiKey("Without an admin token this port answers only to loopback names.")
+        if request.headers.get("Sec-Fetch-Site") in ELSEWHERE:
+            # Its page could read nothing, but hold places that others need.
+            return InvalidApiKey("Without an admin token this port answers no page of another site.")
         if request.method in READING:
             return None
         if origin is not None and origin.partition("://")[2].lower() != host.lower():

@@ -85,11 +85,11 @@ class LiveFeed:
         await self._tasks.close()
 
     def _enter(self) -> None:
-        self.viewers += 1
         if self._ticker is None:
             self._frame = b""
             self._begin()
             self._ticker = self._tasks.start(every(self._period, self._tick, "status page"), "status page")
+        self.viewers += 1
 
     def _leave(self) -> None:
         self.viewers -= 1

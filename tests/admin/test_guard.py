@@ -7,6 +7,7 @@ import pytest
 from replicarouter.settings import AdminSettings
 from tests.admin.conftest import Open
 from tests.fakes.client import Client, request
+from tests.fakes.wire import eventually
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,20 @@ ORIGINS = {
 async def test_without_a_token_pages_of_other_sites_do_not(open_door: Open, origin: str) -> None:
     answer = await (await open_door()).ask("/admin/ledger", Origin=origin)
     assert answer.status == ORIGINS[origin]
+
+
+@pytest.mark.parametrize("path", ["/admin/live", "/admin/ledger", "/metrics"])
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 401), ("same-site", 401), ("same-origin", 200), ("none", 200)]
+)
+async def test_without_a_token_pages_of_other_sites_hold_no_place(
+    open_door: Open, path: str, site: str, status: int
+) -> None:
+    """A picture or a script of theirs names no origin, but browsers say where it is asked from."""
+    client = await Client.connect((await open_door()).port)
+    await client.send(request("GET", path, headers={"Sec-Fetch-Site": site}))
+    await eventually(lambda: bytes(client.wire.unread).startswith(b"HTTP/1.1 %d " % status), "it answers")
+    await client.closed()
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,11 @@ async def test_another_token_ends_the_feeds_that_the_old_one_opened(open_door: O
     door.api.reconfigure(AdminSettings(token=SecretStr("new"), port=2))
     await eventually(lambda: bytes(client.wire.unread).endswith(b"0\r\n\r\n"), "the answer ends")
     await client.closed()
+
+
+async def test_a_head_request_holds_no_place(open_door: Open) -> None:
+    door = await open_door()
+    client = await Client.connect(door.port)
+    await client.send(request("HEAD", "/admin/live"))
+    await eventually(lambda: bytes(client.wire.unread).startswith(b"HTTP/1.1 405 "), "it is refused")
+    await client.closed()

@@ -245,7 +245,7 @@ async def test_a_stalled_replica_is_named(start_router: StartRouter, page: Page)
     well, stuck = streams(gate, "gpu-node-1.a-rack-with-a-long-name.example:8001"), streams(gate, name)
     stuck.probes.gauges = {RUNNING: 2, STEPS: 41}
     well.probes.gauges = {RUNNING: 2}
-    router = await start_router(well, stuck, health={"stall_after": 0.3})
+    router = await start_router(well, stuck, health={"stall_after": 1.5})
     for _ in range(4):
         await router.begin(chat())
     await eventually(lambda: row_is(router, stuck, stalled=True), "the router finds it stalled")

@@ -481,7 +481,7 @@ async def test_engine_without_models_lists_none_and_serves_none(start: Start, co
 
 
 async def test_engine_loads_in_phases(start: Start, connect: Connect) -> None:
-    engine = await start(load_seconds=1.2, loading=tuple(LOADING))
+    engine = await start(load_seconds=4.0, loading=tuple(LOADING))
     assert await refused(engine)
     await eventually(lambda: _takes(engine), "it accepts")
     quiet = await connect(engine)
