@@ -7,8 +7,6 @@ import os
 import random
 import sys
 import time
-from typing import NoReturn
-from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -27,6 +25,7 @@ from replicarouter.acceptance.keys import KEY, REPLICA_KEY, TOKEN
 from replicarouter.acceptance.report import accepted, closing, document, heading, row
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.startup import raise_descriptor_limit
+from replicarouter.cli.values import base_url, count, seconds
 
 NAME = "check"
 HELP = "acceptance test of a fleet or a single engine"
@@ -68,14 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
-    parser.add_argument("url", metavar="URL", nargs="?", type=_url, help="a router's main port, or an engine")
+    parser.add_argument(
+        "url", metavar="URL", nargs="?", type=base_url, help="a router's main port, or an engine"
+    )
     _add_place(parser)
     flag = parser.add_argument_group("what is checked").add_argument
     flag("--model", metavar="NAME", action="append", help="a model to check; may repeat (default: all)")
     flag(
         "--concurrency",
         metavar="N",
-        type=_count,
+        type=count,
         default=Wishes().concurrency,
         help="streams at a time, after 1, 4 and 8 (default %(default)s)",
     )
@@ -83,13 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag(
         "--needle",
         metavar="TOKENS",
-        type=_count,
+        type=count,
         help="tokens of the long prompts (default 2000, or what fits)",
     )
     flag(
         "--timeout",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds,
         default=Wishes().timeout,
         help="most seconds for one check (default %(default)g)",
     )
@@ -164,8 +165,13 @@ def _place(arguments: argparse.Namespace) -> Place:
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     flag = parser.add_argument_group("where it looks").add_argument
-    flag("--admin", metavar="URL", type=_url, help="the router's admin port (default: 8081 at the same host)")
-    flag("--replica", metavar="URL", type=_url, action="append", help="a replica behind it; may repeat")
+    flag(
+        "--admin",
+        metavar="URL",
+        type=base_url,
+        help="the router's admin port (default: 8081 at the same host)",
+    )
+    flag("--replica", metavar="URL", type=base_url, action="append", help="a replica behind it; may repeat")
     flag("--router-only", action="store_true", help="ask the router, and no replica past it")
     secrets = {
         KEY: f"key for URL (or set {KEY.variable})",
@@ -185,37 +191,3 @@ def _line(check: Check) -> str:
 def _console(*, quiet: bool) -> Console:
     width = None if sys.stdout.isatty() else WIDTH
     return Console(quiet=quiet, width=width, highlight=False)
-
-
-def _url(text: str) -> str:
-    """A base URL; `/v1` at its end, which clients of OpenAI write, is left out."""
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port)
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
-        _wrong(f"{text!r} is no URL such as http://127.0.0.1:8080")
-    if parts.username or parts.password:
-        _wrong("credentials do not belong into a URL; use --key")
-    return text.rstrip("/").removesuffix("/v1")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        _wrong(f"{text!r} is no number, 1 or more")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        _wrong(f"{text!r} is no number of seconds, more than 0")
-    return seconds
-
-
-def _wrong(message: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(message)

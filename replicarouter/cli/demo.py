@@ -7,6 +7,7 @@ import uvloop
 
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.startup import raise_descriptor_limit
+from replicarouter.cli.values import count, seconds, whole
 from replicarouter.demo.options import DemoFailed, DemoOptions
 from replicarouter.demo.run import Demo
 from replicarouter.settings import POLICY_NAMES
@@ -24,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the end what limited them. Try it with --connector-limit 100, a common default of HTTP clients."
     )
     flag = parser.add_argument
-    flag("--users", type=_count, default=256, metavar="N", help="users who stream (default %(default)s)")
-    flag("--replicas", type=_count, default=8, metavar="N", help="simulated replicas (default %(default)s)")
+    flag("--users", type=count, default=256, metavar="N", help="users who stream (default %(default)s)")
+    flag("--replicas", type=count, default=8, metavar="N", help="simulated replicas (default %(default)s)")
     flag(
         "--policy",
         default="least-outstanding",
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--connector-limit",
-        type=_limit,
+        type=whole,
         default=0,
         metavar="N",
         help="most connections from the router to the replicas in all; 0: no limit (default)",
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=sorted(PROFILES),
         help="whose step times the replicas keep (default %(default)s)",
     )
-    flag("--seconds", type=_duration, metavar="N", help="stop after N seconds (default: at Ctrl-C)")
+    flag("--seconds", type=seconds, metavar="N", help="stop after N seconds (default: at Ctrl-C)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,27 +66,3 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandFailed(str(error)) from None
     sys.stdout.write(summary)
     return 0
-
-
-def _count(text: str) -> int:
-    return _integer(text, least=1)
-
-
-def _limit(text: str) -> int:
-    return _integer(text, least=0)
-
-
-def _integer(text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number, {least} or more")
-    return int(text)
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: seconds above 0")
-    return seconds

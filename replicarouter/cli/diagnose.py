@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from typing import Any
 
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.metrics_pages import ANSWER_TIMEOUT, NoAnswer, Source, saved
+from replicarouter.cli.values import ROUTER, count, router_url, seconds
 from replicarouter.diagnosis.judge import diagnose, exit_status
 from replicarouter.diagnosis.ledger import STAGES, ledger
 from replicarouter.diagnosis.silence import Attendance, router_silent
@@ -26,7 +26,6 @@ from replicarouter.diagnosis.words import counted, length
 NAME = "diagnose"
 HELP = "say where the requests are, and what limits them"
 
-ROUTER = "http://127.0.0.1:8080"
 KEY_VARIABLES = ("OPENAI_API_KEY", "REPLICAROUTER_ADMIN__TOKEN")
 """Tried in turn, and only when the router asks for a key. One that is given as a flag is sent at once."""
 
@@ -57,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     flag = parser.add_argument
     help_ = f"the router, by its main or its admin port (default: {ROUTER})"
-    flag("url", nargs="?", type=_url, metavar="URL", help=help_)
-    flag("--router", type=_url, metavar="URL", help="the same")
+    flag("url", nargs="?", type=router_url, metavar="URL", help=help_)
+    flag("--router", type=router_url, metavar="URL", help="the same")
     flag(
         "--from",
         dest="files",
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag(
         "--for",
         dest="seconds",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help=f"how long to look (default: {LOOKS_FOR:g}); with --from the time between the pages "
         "(default: what they say themselves, or else as the files were written)",
@@ -77,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag("--watch", action="store_true", help="go on until Ctrl-C, judging the last seconds each time")
     flag(
         "--expect-concurrency",
-        type=_count,
+        type=count,
         metavar="N",
         help="requests that the client means to have in flight; fewer are then a finding",
     )
@@ -337,39 +336,3 @@ def _writer(arguments: argparse.Namespace) -> Callable[[Report], None]:
         sys.stdout.flush()
 
     return write
-
-
-# Words
-
-
-def _url(text: str) -> str:
-    if "@" in text:
-        _wrong("credentials do not belong into a URL; use --key")
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port)
-    except ValueError:
-        usable = False
-    if not usable:
-        _wrong(f"{text!r} is no URL such as {ROUTER}")
-    return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        _wrong(f"{text!r} is no number of seconds above 0")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        _wrong(f"{text!r} is no number of requests, 1 or more")
-    return int(text)
-
-
-def _wrong(message: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(message)

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from replicarouter.cli.values import count, not_negative, one_or_more, positive, whole
 from replicarouter.replay.campaign import PLAYERS
 from replicarouter.replay.figures import Slo
 from replicarouter.replay.trace import MOONCAKE_BLOCK_TOKENS
@@ -59,7 +60,7 @@ def _add_demand(parser: argparse.ArgumentParser) -> None:
     flag("--workload", choices=sorted(WORKLOADS), metavar="NAME", help="a generated workload; see below")
     flag(
         "--requests",
-        type=_count,
+        type=count,
         default=0,
         metavar="N",
         help="at most so many of a trace (default: all), or so many of a workload (default: thousands); of a "
@@ -67,26 +68,26 @@ def _add_demand(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--longest-prompt",
-        type=_count,
+        type=count,
         default=0,
         metavar="TOKENS",
         help="leave out longer prompts of a trace",
     )
     flag(
         "--rate",
-        type=_positive,
+        type=positive,
         default=0.0,
         metavar="R",
         help="requests a second in all, at a load of 1 (default: as recorded, or the workload's own)",
     )
     flag(
         "--concurrency",
-        type=_count,
+        type=count,
         default=0,
         metavar="N",
         help="keep N conversations of a workload alive in place of a rate",
     )
-    flag("--speedup", type=_positive, default=1.0, metavar="X", help="divide the times of a trace by X")
+    flag("--speedup", type=positive, default=1.0, metavar="X", help="divide the times of a trace by X")
     flag(
         "--load",
         type=_loads,
@@ -94,10 +95,10 @@ def _add_demand(parser: argparse.ArgumentParser) -> None:
         metavar="X,…",
         help="multiples of the usual rate or concurrency, each replayed (default 1)",
     )
-    flag("--seeds", type=_count, default=1, metavar="N", help="repeat with N seeds (default 1)")
+    flag("--seeds", type=count, default=1, metavar="N", help="repeat with N seeds (default 1)")
     flag(
         "--block-size",
-        type=_count,
+        type=count,
         default=0,
         metavar="TOKENS",
         help=f"tokens of a block: {MOONCAKE_BLOCK_TOKENS} in a trace by default, 64 in a workload",
@@ -112,10 +113,10 @@ def _add_demand(parser: argparse.ArgumentParser) -> None:
 def _add_fleet(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("fleet")
     flag: Flag = group.add_argument
-    flag("--replicas", type=_count, default=8, metavar="N", help="simulated replicas (default 8)")
+    flag("--replicas", type=count, default=8, metavar="N", help="simulated replicas (default 8)")
     flag(
         "--kv-blocks",
-        type=_count,
+        type=count,
         default=0,
         metavar="B",
         help=f"blocks of each replica's KV cache (default: {KV_TOKENS:,} tokens' worth)",
@@ -126,25 +127,25 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
         choices=sorted(PROFILES),
         help="whose step times the replicas keep (default %(default)s)",
     )
-    flag("--max-num-seqs", type=_count, default=256, metavar="N", help="sequences in a batch (default 256)")
+    flag("--max-num-seqs", type=count, default=256, metavar="N", help="sequences in a batch (default 256)")
     flag(
         "--max-outstanding",
-        type=_whole,
+        type=whole,
         default=0,
         metavar="N",
         help="the router's limit for each replica; 0: none (default)",
     )
-    flag("--max-queued", type=_whole, default=10_000, metavar="N", help="most that wait (default 10000)")
+    flag("--max-queued", type=whole, default=10_000, metavar="N", help="most that wait (default 10000)")
     flag(
         "--queue-timeout",
-        type=_not_negative,
+        type=not_negative,
         default=60.0,
         metavar="S",
         help="seconds that a request may wait, 0: for ever (default 60)",
     )
     flag(
         "--scrape-interval",
-        type=_not_negative,
+        type=not_negative,
         default=1.0,
         metavar="S",
         help="seconds between readings of the engines, 0: one at the start (default 1)",
@@ -156,7 +157,7 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--in-flight",
-        type=_whole,
+        type=whole,
         default=0,
         metavar="K",
         help="untimed: the last K requests count as outstanding (default 0: replicas always look idle)",
@@ -175,14 +176,14 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--load-factor",
-        type=_load_factor,
+        type=one_or_more,
         default=None,
         metavar="X",
         help="the router's policy_options.load_factor",
     )
     flag(
         "--prefix-index-bytes",
-        type=_count,
+        type=count,
         default=None,
         metavar="N",
         help="the router's policy_options.prefix_index_bytes",
@@ -193,10 +194,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     slo = Slo()
     group = parser.add_argument_group("output")
     flag: Flag = group.add_argument
-    flag("--slo-ttft", type=_positive, default=slo.ttft, metavar="S", help="seconds (default %(default)s)")
+    flag("--slo-ttft", type=positive, default=slo.ttft, metavar="S", help="seconds (default %(default)s)")
     flag(
         "--slo-itl",
-        type=_positive,
+        type=positive,
         default=slo.itl,
         metavar="S",
         help="seconds between the tokens of an answer, on the average (default %(default)s)",
@@ -205,51 +206,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     flag(
         "--plot", type=Path, metavar="FILE", help="draw them by load (.svg, .png); needs replicarouter[plot]"
     )
-    flag("--jobs", type=_count, default=1, metavar="N", help="processes that replay (default 1)")
+    flag("--jobs", type=count, default=1, metavar="N", help="processes that replay (default 1)")
 
 
 def _loads(text: str) -> tuple[float, ...]:
-    return tuple(_positive(part) for part in text.split(","))
-
-
-def _positive(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number above 0")
-    return value
-
-
-def _not_negative(text: str) -> float:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number, 0 or more")
-    return value
-
-
-def _load_factor(text: str) -> float:
-    value = _number(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number, 1 or more")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return -1.0
-    return value if value < float("inf") else -1.0
-
-
-def _count(text: str) -> int:
-    return _integer(text, least=1)
-
-
-def _whole(text: str) -> int:
-    return _integer(text, least=0)
-
-
-def _integer(text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number, {least} or more")
-    return int(text)
+    return tuple(positive(part) for part in text.split(","))

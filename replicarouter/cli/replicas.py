@@ -8,17 +8,17 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from replicarouter.cli import CommandFailed
+from replicarouter.cli.values import ADMIN, admin_url, label, seconds_or_zero
 from replicarouter.errors import InvalidApiKey, UnknownPath
 from replicarouter.words import counted
 
 NAME = "replicas"
 HELP = "list, add, drain and remove replicas of a running router"
 
-ADMIN = "http://127.0.0.1:8081"
 TOKEN_VARIABLE = "REPLICAROUTER_ADMIN__TOKEN"  # noqa: S105  the name of a variable
 PATH = "/admin/replicas"
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--wait", action="store_true", help="Wait until nothing runs there.")
         action.add_argument(
             "--timeout",
-            type=_seconds,
+            type=seconds_or_zero,
             metavar="SECONDS",
             help="Wait no longer than this, then fail; the order stands. Implies --wait. (default: no limit)",
         )
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_connection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("router")
     group.add_argument(
-        "--admin", metavar="URL", type=_admin_url, default=ADMIN, help=f"Its admin port. (default: {ADMIN})"
+        "--admin", metavar="URL", type=admin_url, default=ADMIN, help=f"Its admin port. (default: {ADMIN})"
     )
     group.add_argument(
         "--token",
@@ -111,7 +111,7 @@ def _add_action(parser: argparse.ArgumentParser) -> None:
         help="A model it serves; may repeat. (default: it is asked)",
     )
     parser.add_argument(
-        "--label", metavar="KEY=TEXT", action="append", type=_label, help="A word about it; may repeat."
+        "--label", metavar="KEY=TEXT", action="append", type=label, help="A word about it; may repeat."
     )
     parser.set_defaults(act=_add)
 
@@ -285,35 +285,3 @@ def _cell(value: object) -> str:
             return ",".join(f"{key}={item}" for key, item in value.items())
         case _:
             return str(value)
-
-
-def _admin_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port)
-    except ValueError:
-        usable = False
-    if not usable:
-        _wrong(f"{text!r} is no URL such as {ADMIN}")
-    return text
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not (key and separator and value):
-        _wrong(f"{text!r} is not KEY=TEXT")
-    return key, value
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        _wrong(f"{text!r} is no number of seconds, 0 or more")
-    return seconds
-
-
-def _wrong(message: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(message)
