@@ -59,9 +59,9 @@ WAYS = {
     ),
     "SIGSTOP of the core": Way(
         lambda fleet, port: fleet.signal_core(port, signal.SIGSTOP),
-        # One request may be on trial with it when it is killed in the end.
+        # One request may be on trial with it when it is killed in the end, or be about to be.
         told=STALLED | {DISCONNECTED},
-        reasons=frozenset({"stalled", DISCONNECTED, *STALLED}),
+        reasons=frozenset({"stalled", DISCONNECTED, "connect_failed", *STALLED}),
         healthy=True,
     ),
     "SIGSTOP of both": Way(
