@@ -37,6 +37,9 @@ fire, if that were not their clients' fault."""
 OF_THE_MACHINE = ("ReplicarouterCpuBusy", "ReplicarouterEventLoopLag")
 """Alerts that a busy machine raises by itself: they keep their time."""
 
+RECORDED_OF_ALL = "replicarouter:requests:by_stage"
+"""A recorded series that every router has from the first reading on."""
+
 Vector = list[dict[str, Any]]
 
 
@@ -106,12 +109,15 @@ class _Prometheus:
             return False
 
     async def knows(self, *instances: str) -> None:
-        """Wait until it has read these routers, and no alert stands from before."""
+        """Wait until it has read these routers and recorded of each, and no alert stands from before."""
         wanted = {(instance, "1") for instance in instances}
 
         async def settled() -> bool:
             rows = await self.query('up{job="replicarouter"}')
             if {(row["metric"]["instance"], row["value"][1]) for row in rows} != wanted:
+                return False
+            recorded = await self.query(RECORDED_OF_ALL)
+            if {row["metric"]["instance"] for row in recorded} != set(instances):
                 return False
             return not await self.query('ALERTS{alertname="ReplicarouterDown"}')
 
