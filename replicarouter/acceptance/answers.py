@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replicarouter.acceptance.errors import Unreadable
-from replicarouter.acceptance.events import DONE
-from replicarouter.acceptance.reply import Reply, Streamed
+from replicarouter.acceptance.reply import Reply, Streamed, reason_in
 
 REASONING = ("reasoning", "reasoning_content")
 """Where engines put what a model thinks: vLLM since 0.12, and the others (and vLLM before)."""
@@ -95,10 +94,10 @@ def read_stream(streamed: Streamed) -> Answer:
     )
     for event in streamed.events:
         document = event.document()
-        if event.data == DONE or not isinstance(document, dict):
+        if not isinstance(document, dict):
             continue
         if document.get("error"):
-            raise Unreadable(f"{reply.place} ends its stream with an error: {_told(document['error'])}")
+            raise Unreadable(f"{reply.place} ends its stream with an error: {reason_in(event.data)}")
         answer.usage = _usage(document) or answer.usage
         choice = _first_choice(document)
         if choice is None:
@@ -170,8 +169,3 @@ def _text(holder: Json, name: str) -> str:
 def _count(holder: Json, name: str) -> int:
     value = holder.get(name)
     return value if isinstance(value, int) else 0
-
-
-def _told(error: object) -> str:
-    message = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(message).split())[:200]

@@ -1,7 +1,7 @@
 """Chat requests, and asking them at a door."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -57,10 +57,7 @@ async def ask(
     except Refused as refusal:
         if question.thinking is None or refusal.status not in {400, 422}:
             raise
-    plain = Question(
-        model=question.model, messages=question.messages, max_tokens=question.max_tokens, more=question.more
-    )
-    return await _asked(door, plain, stream, headers)
+    return await _asked(door, replace(question, thinking=None), stream, headers)
 
 
 async def _asked(door: Door, question: Question, stream: bool, headers: Mapping[str, str] | None) -> Answer:

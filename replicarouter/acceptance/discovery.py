@@ -50,7 +50,7 @@ async def discover(
     key, or it is not what there is to check."""
     make = _Maker(session, clock, Meter())
     main = make.door(_name_of(place.url), place.url, place.key)
-    router = await _is_router(main, place.key)
+    router = await _is_router(main)
     if router:
         main.name = "the router"
         behind = await _behind(place, make)
@@ -133,12 +133,12 @@ def _admin(place: Place, make: _Maker) -> Door:
     return make.door("the admin API", address, place.token if trusted else "")
 
 
-async def _is_router(main: Door, key: str) -> bool:
+async def _is_router(main: Door) -> bool:
     reply = await main.get("/version")
     if reply.status in DENIED:
         if "admin token" in reason_in(reply.body):
             raise _wrong_port(main)
-        raise Refused(reply.place, reply.status, f"{KEY.trouble(key)}: {KEY.cure(key)}")
+        raise Refused(reply.place, reply.status, f"{KEY.trouble(main.key)}: {KEY.cure(main.key)}")
     try:
         router = reply.document().get("name") == ROUTER_NAME
     except CheckError:

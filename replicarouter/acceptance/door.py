@@ -42,7 +42,7 @@ class Door:
         clock: Clock,
         *,
         key: str = "",
-        meter: "Meter | None" = None,
+        meter: Meter | None = None,
     ) -> None:
         self.name = name
         self.url = url.rstrip("/")
@@ -57,49 +57,49 @@ class Door:
 
     async def get(self, path: str) -> Reply:
         """Ask for a page; raises `NoAnswer`."""
-        return await self._ask("GET", path, None, {})
+        async with self._open("GET", path) as answer:
+            return await self._whole(answer)
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
         """Send JSON; raises `NoAnswer`."""
-        return await self._ask("POST", path, body, headers or {})
+        async with self._open("POST", path, body, headers) as answer:
+            return await self._whole(answer)
 
     async def stream(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Streamed:
         """Send JSON and read the events of the answer to its end. A refusal has no events, and a stream
         that is cut says so in its faults; raises `NoAnswer` when there is not even a head."""
         asked_at = self.clock()
-        try:
-            async with self._open("POST", path, body, headers or {}) as answer:
-                if answer.status != 200:
-                    return Streamed(await self._whole(answer), asked_at, ended_at=self.clock())
-                return await self._events(answer, asked_at)
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"{self.name}: {_said(error)}") from None
+        async with self._open("POST", path, body, headers) as answer:
+            if answer.status != 200:
+                return Streamed(await self._whole(answer), asked_at, ended_at=self.clock())
+            return await self._events(answer, asked_at)
 
     @asynccontextmanager
     async def streaming(self, path: str, body: bytes) -> AsyncIterator[tuple[Reply, AsyncIterator[Event]]]:
         """A stream that the caller may leave at any time: leaving closes the connection, as a client does
         that goes away. Raises `NoAnswer`, and `Refused` for another status than 200."""
-        try:
-            async with self._open("POST", path, body, {}) as answer:
-                if answer.status != 200:
-                    (await self._whole(answer)).must_be_ok()
-                yield self._head(answer, b""), self._as_they_come(answer)
-                answer.close()
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"{self.name}: {_said(error)}") from None
+        async with self._open("POST", path, body) as answer:
+            if answer.status != 200:
+                (await self._whole(answer)).must_be_ok()
+            yield self._head(answer, b""), self._as_they_come(answer)
+            answer.close()
 
     @asynccontextmanager
     async def _open(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The head of an answer, whose body can be read; raises `NoAnswer`, also when that breaks off."""
         key = self.key
-        async with self._sent(method, path, body, headers) as answer:
-            if answer.status != _UNAUTHORIZED or key or not self.spare:
+        try:
+            async with self._sent(method, path, body, headers or {}) as answer:
+                if answer.status != _UNAUTHORIZED or key or not self.spare:
+                    yield answer
+                    return
+            self.key = self.spare
+            async with self._sent(method, path, body, headers or {}) as answer:
                 yield answer
-                return
-        self.key = self.spare
-        async with self._sent(method, path, body, headers) as answer:
-            yield answer
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswer(f"{self.name}: {_said(error)}") from None
 
     def _sent(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -109,13 +109,6 @@ class Door:
         return self._session.request(
             method, self.url + path, data=body, headers={**key, **json, **headers}, allow_redirects=False
         )
-
-    async def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
-        try:
-            async with self._open(method, path, body, headers) as answer:
-                return await self._whole(answer)
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"{self.name}: {_said(error)}") from None
 
     async def _whole(self, answer: aiohttp.ClientResponse) -> Reply:
         parts = []

@@ -1,18 +1,22 @@
-"""Reading metrics pages: an engine's through its dialect, the router's by its own names. No I/O."""
+"""Reading metrics pages: an engine's through its dialect, the router's by its own names."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from replicarouter.acceptance.errors import Unreadable
+from replicarouter.acceptance.errors import CheckError, Unreadable
+from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.reply import Reply
+from replicarouter.acceptance.scene import Replica
 from replicarouter.engines import PARSER, EngineReading, detect
+from replicarouter.engines.exposition import PageParser
 
 PREFIX = "replicarouter_"
 LLAMA_RUNNING = "llamacpp:requests_processing"
 """llama.cpp's count of requests that run; it has no dialect of its own."""
+_LLAMA = PageParser((LLAMA_RUNNING,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,26 @@ def engine_page(reply: Reply) -> EnginePage:
     reading = dialect.read(samples)
     running = reading.running
     if running is None:
-        running = next((value for name, value in _plain(reply.body) if name == LLAMA_RUNNING), None)
+        running = next((value for _, value in _LLAMA.parse(reply.body).get(LLAMA_RUNNING, ())), None)
     return EnginePage(dialect.name, reading, running)
+
+
+async def page_of(replica: Replica) -> EnginePage:
+    """Ask its engine for it; raises `NoAnswer`, or `Refused`."""
+    return engine_page(await replica.door.get("/metrics"))
+
+
+async def sum_at_engines(
+    replicas: Sequence[Replica], figure: Callable[[EnginePage], float | None]
+) -> float | None:
+    """The sum of a figure on these engines' pages of now; None when one of them does not tell it."""
+    total = 0.0
+    for page in await together(map(page_of, replicas)):
+        value = None if isinstance(page, CheckError) else figure(page)
+        if value is None:
+            return None
+        total += value
+    return total if replicas else None
 
 
 class RouterPage:
@@ -61,13 +83,3 @@ class RouterPage:
         """The one value of a gauge without labels; None when it is missing."""
         series = self.series(name)
         return series[0][1] if series else None
-
-
-def _plain(page: bytes) -> Iterator[tuple[str, float]]:
-    for line in page.decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition(" ")
-        if name == LLAMA_RUNNING:
-            try:
-                yield name, float(value)
-            except ValueError:
-                continue

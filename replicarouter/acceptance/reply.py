@@ -21,13 +21,18 @@ class Reply:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def json(self) -> object:
+        """What its body says, whatever the status; None when that is no JSON."""
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return None
+
     def document(self) -> dict[str, object]:
         """The JSON object in its body; raises `Refused` for other statuses than 200, or `Unreadable`."""
         self.must_be_ok()
-        try:
-            document = orjson.loads(self.body)
-        except orjson.JSONDecodeError:
-            document = None
+        document = self.json
         if not isinstance(document, dict):
             raise Unreadable(f"{self.place} answers something else than a JSON object")
         return document

@@ -40,7 +40,7 @@ def _planned(scene: Scene) -> Iterator[tuple[Check, str]]:
 
 
 async def _find(check: Check, scene: Scene, model: str) -> Finding:
-    if not check.fleet and model not in [card["id"] for card in scene.listed]:
+    if not check.fleet and model not in scene.names:
         return skipped(f"{model} is not listed" if model else "no model is known")
     limit = scene.wishes.timeout
     try:

@@ -50,6 +50,11 @@ class Replica:
         """What it says of one of its models; empty when it does not serve it."""
         return next((card for card in self.cards if card["id"] == model), {})
 
+    def max_length(self, model: str) -> int | None:
+        """Tokens of a prompt and its answer together; None when it does not tell."""
+        length = self.card(model).get("max_model_len")
+        return length if isinstance(length, int) else None
+
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
@@ -77,6 +82,11 @@ class Scene:
         return "only the router is checked" if meant else "the replicas are not known"
 
     @property
+    def names(self) -> list[str]:
+        """The models that the main address lists."""
+        return [str(card["id"]) for card in self.listed]
+
+    @property
     def models(self) -> list[str]:
         """The models to check: those asked for, else all that are listed and no adapters of others."""
         if self.wishes.models:
@@ -87,6 +97,11 @@ class Scene:
         """The replicas that list a model; all of them when none lists anything."""
         named = [replica for replica in self.replicas if replica.card(model)]
         return named or [replica for replica in self.replicas if not replica.cards]
+
+    def max_length(self, model: str) -> int | None:
+        """Tokens that fit every replica of a model; None when no one tells."""
+        lengths = [replica.max_length(model) for replica in self.serving(model)]
+        return min((length for length in lengths if length is not None), default=None)
 
     def doors(self, model: str) -> list[Door]:
         """Every way to reach a model: the main address, and each replica behind it."""

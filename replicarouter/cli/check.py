@@ -33,9 +33,6 @@ HELP = "acceptance test of a fleet or a single engine"
 WIDTH = 80
 """Columns where there is no terminal."""
 
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, 128 and the signal's number, as shells have it."""
-
 _DESCRIPTION = """\
 Acceptance of a fleet: asks the router, and each replica past it, what users
 will rely on, and says of each check whether it passes, why, and what to change.
@@ -114,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         return asyncio.run(_check(arguments))
     except KeyboardInterrupt:
         sys.stderr.write("replicarouter: interrupted; no stream is left open\n")
-        return INTERRUPTED
+        raise
 
 
 async def _check(arguments: argparse.Namespace) -> int:

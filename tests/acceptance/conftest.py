@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -21,15 +22,7 @@ class Examine(Protocol):
 
 async def examine_place(place: Place, name: str, wishes: Wishes | None = None) -> Finding:
     """The finding of one check at a place."""
-    given = wishes or Wishes()
-    chosen = Wishes(
-        concurrency=given.concurrency,
-        tools=given.tools,
-        needle=given.needle,
-        timeout=given.timeout,
-        models=given.models,
-        only=frozenset((name,)),
-    )
+    chosen = replace(wishes or Wishes(), only=frozenset((name,)))
     async with open_session() as session:
         scene: Scene = await discover(place, chosen, session, time.monotonic, random.Random(7))
         (result,) = await inspect(scene, lambda _: None)

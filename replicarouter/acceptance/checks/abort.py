@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 from replicarouter.acceptance.chat import CHAT, Question
 from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.door import Door
-from replicarouter.acceptance.errors import CheckError
 from replicarouter.acceptance.finding import Finding, Status, failed, passed, skipped, worst
-from replicarouter.acceptance.pace import together, until
-from replicarouter.acceptance.pages import engine_page
+from replicarouter.acceptance.pace import until
+from replicarouter.acceptance.pages import sum_at_engines
 from replicarouter.acceptance.scene import Scene
 from replicarouter.acceptance.words import addresses, seconds
 
@@ -108,24 +107,13 @@ async def _leave(scene: Scene, model: str, door: Door, count: Count) -> Finding:
 
 
 def _room(scene: Scene, model: str) -> int:
-    limits = [replica.card(model).get("max_model_len") for replica in scene.serving(model)]
-    known = [limit for limit in limits if isinstance(limit, int)]
-    return max(1, min([MOST_TOKENS, *(limit // 2 for limit in known)]))
+    most = scene.max_length(model)
+    return MOST_TOKENS if most is None else max(1, min(MOST_TOKENS, most // 2))
 
 
 async def _running(scene: Scene, model: str) -> float | None:
     """Requests that the engines of a model run, by their own counts; None when one does not tell."""
-    replicas = scene.serving(model)
-    pages = await together(replica.door.get("/metrics") for replica in replicas)
-    total = 0.0
-    for page in pages:
-        if isinstance(page, CheckError) or page.status != 200:
-            return None
-        running = engine_page(page).running
-        if running is None:
-            return None
-        total += running
-    return total if pages else None
+    return await sum_at_engines(scene.serving(model), lambda page: page.running)
 
 
 def _ledger(admin: Door) -> Count:

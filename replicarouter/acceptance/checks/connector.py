@@ -3,6 +3,7 @@
 import math
 
 from replicarouter.acceptance.check import Check
+from replicarouter.acceptance.errors import Unreadable
 from replicarouter.acceptance.finding import Finding, failed, passed, skipped, warned, worst
 from replicarouter.acceptance.limits import ASSUMED_MAX_NUM_SEQS, Bound, bounds
 from replicarouter.acceptance.pages import RouterPage
@@ -14,10 +15,11 @@ async def run(scene: Scene, _model: str) -> Finding:
     if not scene.router:
         return skipped("no router is here")
     page = RouterPage(await scene.main.get("/metrics"))
-    if not page.has("connector_limit") or not page.has("connector_limit_per_replica"):
-        return failed("the router does not tell its connector limits", "is another program answering?")
     pools = [[replica.name for replica in scene.serving(model)] for model in scene.models]
-    found = bounds(page, pools)
+    try:
+        found = bounds(page, pools)
+    except Unreadable as error:
+        return failed(str(error), "is another program answering?")
     if not found:
         return passed("no limit")
     return worst([judged(bound, scene.wishes.concurrency) for bound in found])

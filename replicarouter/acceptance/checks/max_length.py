@@ -13,7 +13,7 @@ async def run(scene: Scene, model: str) -> Finding:
     known = {
         replica.name: length
         for replica in scene.serving(model)
-        if isinstance(length := replica.card(model).get("max_model_len"), int)
+        if (length := replica.max_length(model)) is not None
     }
     if not known:
         return skipped("no engine tells it in its model card (vLLM and SGLang do)")

@@ -4,7 +4,7 @@ from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.errors import CheckError, NoAnswer, Refused
 from replicarouter.acceptance.finding import Finding, Status, failed, passed, warned, worst
 from replicarouter.acceptance.pace import together
-from replicarouter.acceptance.pages import EnginePage, RouterPage, engine_page
+from replicarouter.acceptance.pages import EnginePage, RouterPage, page_of
 from replicarouter.acceptance.scene import Replica, Scene
 from replicarouter.acceptance.words import START, counted, names
 
@@ -29,7 +29,7 @@ _LOSS = "without it the router cannot tell an engine's queue from a stall, and `
 async def run(scene: Scene, _model: str) -> Finding:
     """Read the router's page and each engine's."""
     findings = [await _routers(scene)] if scene.router else []
-    pages = await together(_page(replica) for replica in scene.replicas)
+    pages = await together(map(page_of, scene.replicas))
     findings += [_engines(replica, page) for replica, page in zip(scene.replicas, pages, strict=True)]
     bad = worst(findings)
     if bad.status is not Status.PASS:
@@ -40,10 +40,6 @@ async def run(scene: Scene, _model: str) -> Finding:
     kinds = sorted({page.dialect for page in pages if isinstance(page, EnginePage)})
     told = [f"of {counted(len(pages), 'engine')} ({', '.join(kinds)})"] if pages else []
     return passed("complete: the pages " + " and ".join((["of the router"] if scene.router else []) + told))
-
-
-async def _page(replica: Replica) -> EnginePage:
-    return engine_page(await replica.door.get("/metrics"))
 
 
 async def _routers(scene: Scene) -> Finding:

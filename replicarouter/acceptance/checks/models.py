@@ -20,17 +20,18 @@ async def run(scene: Scene, _model: str) -> Finding:
 
 
 def _unknown(scene: Scene) -> list[Finding]:
-    listed = [str(card["id"]) for card in scene.listed]
     return [
-        failed(f"{model} is not served; served: {', '.join(listed) or 'nothing'}", "give another --model")
+        failed(
+            f"{model} is not served; served: {', '.join(scene.names) or 'nothing'}", "give another --model"
+        )
         for model in scene.models
-        if model not in listed
+        if model not in scene.names
     ]
 
 
 def _unlisted(scene: Scene) -> list[Finding]:
     """Models that a replica lists and the router does not."""
-    listed = {str(card["id"]) for card in scene.listed}
+    listed = scene.names
     return [
         failed(
             f"{replica.name} lists {model} and {scene.main.name} does not",
@@ -65,8 +66,7 @@ def _pools(scene: Scene) -> Finding:
         f"{', '.join(served)} at {counted(number, 'replica')}" for served, number in groups.items()
     )
     if scene.blind is not None:
-        listed = [str(card["id"]) for card in scene.listed]
-        return passed(f"the router lists {', '.join(listed)}; {scene.unseen}")
+        return passed(f"the router lists {', '.join(scene.names)}; {scene.unseen}")
     if len(groups) > 1:
         return warned(f"the replicas are of {len(groups)} kinds: {told}", f"if one pool is meant, {_SAME}")
     return passed(told if scene.router else ", ".join(scene.models), models=scene.models)

@@ -1,6 +1,6 @@
 """Whether a sentence hidden in a long prompt is found, whatever its depth and whichever replica reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicarouter.acceptance.answers import Answer
 from replicarouter.acceptance.chat import Question, ask
@@ -66,8 +66,7 @@ _TOO_LONG = "ask for fewer tokens (--needle), or see what the engine says of the
 
 def _length(scene: Scene, model: str) -> tuple[int, Finding | None]:
     """How long the prompt is to be, or why there can be none."""
-    limits = [replica.card(model).get("max_model_len") for replica in scene.serving(model)]
-    most = min((limit for limit in limits if isinstance(limit, int)), default=None)
+    most = scene.max_length(model)
     asked = scene.wishes.needle
     if most is None:
         return asked or DEFAULT, None
@@ -98,15 +97,8 @@ async def _search(model: str, search: Search, door: Door) -> Search:
     question = Question(model=model, messages=user(search.text), max_tokens=TOKENS, thinking=False)
     answer = await ask(door, question, stream=True)
     tokens = answer.usage.prompt if answer.usage else 0
-    return Search(
-        door,
-        search.depth,
-        search.secret,
-        search.text,
-        found=found(answer, search.secret),
-        tokens=tokens,
-        replica=answer.reply.replica,
-    )
+    said = found(answer, search.secret)
+    return replace(search, door=door, found=said, tokens=tokens, replica=answer.reply.replica)
 
 
 def found(answer: Answer, secret: str) -> bool:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from replicarouter.acceptance.answers import Answer
 from replicarouter.acceptance.chat import Question, ask
 from replicarouter.acceptance.check import Check
-from replicarouter.acceptance.errors import CheckError
 from replicarouter.acceptance.finding import Finding, Status, failed, passed, skipped, warned, worst
-from replicarouter.acceptance.pace import together
-from replicarouter.acceptance.pages import RouterPage, engine_page
+from replicarouter.acceptance.pages import RouterPage, sum_at_engines
 from replicarouter.acceptance.prompts import Message, user
 from replicarouter.acceptance.scene import Scene
 
@@ -26,12 +24,10 @@ _CACHE = "switch the prefix cache on (vLLM --enable-prefix-caching; SGLang witho
 _SEEN = "vLLM --enable-prompt-tokens-details tells cached tokens with each answer"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Conversation:
-    """Two turns, the second None until it has been asked."""
+    """The answers of its two turns."""
 
-    messages: list[Message]
-    session: str
     first: Answer
     second: Answer
 
@@ -48,11 +44,13 @@ async def run(scene: Scene, model: str) -> Finding:
     # In reverse: with rotating replicas the same order would bring each turn to its replica by luck.
     conversations = []
     for messages, session, first in reversed(begun):
-        more: list[Message] = [*messages]
-        more.append({"role": "assistant", "content": first.text or "It is about a text."})
-        more.append({"role": "user", "content": "And in one word?"})
+        more: list[Message] = [
+            *messages,
+            {"role": "assistant", "content": first.text or "It is about a text."},
+            *user("And in one word?"),
+        ]
         second = await _turn(scene, model, more, session)
-        conversations.append(Conversation(more, session, first, second))
+        conversations.append(Conversation(first, second))
     after = await _hits(scene, model)
     hits = None if before is None or after is None else after - before
     cached = judge_cache([one.second for one in conversations], hits)
@@ -75,16 +73,7 @@ async def _policy(scene: Scene, model: str) -> str:
 
 async def _hits(scene: Scene, model: str) -> float | None:
     """The prefix hits that the engines have counted so far; None if any of them does not count."""
-    pages = await together(replica.door.get("/metrics") for replica in scene.serving(model))
-    total = 0.0
-    for page in pages:
-        if isinstance(page, CheckError) or page.status != 200:
-            return None
-        hits = engine_page(page).reading.prefix_hits
-        if hits is None:
-            return None
-        total += hits
-    return total if pages else None
+    return await sum_at_engines(scene.serving(model), lambda page: page.reading.prefix_hits)
 
 
 def judge_cache(seconds: Sequence[Answer], hits: float | None) -> Finding:

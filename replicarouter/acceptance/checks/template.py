@@ -40,11 +40,7 @@ async def run(scene: Scene, model: str) -> Finding:
             " compares the lengths of prompts"
         )
     lengths = {name: len(one) if isinstance(one, list) else one for name, one in found.items()}
-    distinct: list[object] = []
-    for one in found.values():
-        if one not in distinct:
-            distinct.append(one)
-    if len(distinct) > 1:
+    if len(set(map(repr, found.values()))) > 1:  # lists have no place in a set
         same_length = len(set(map(str, lengths.values()))) == 1
         told = "the tokens, not their number" if same_length else by_value(lengths) + " tokens"
         return failed(f"the replicas differ for the same messages: {told}", _CURE, tokens=lengths)

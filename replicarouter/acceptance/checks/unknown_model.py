@@ -1,7 +1,5 @@
 """Whether a model that nobody serves is refused as OpenAI's clients expect."""
 
-import orjson
-
 from replicarouter.acceptance.chat import CHAT, Question
 from replicarouter.acceptance.check import Check
 from replicarouter.acceptance.finding import Finding, failed, passed, skipped, warned
@@ -32,10 +30,7 @@ async def run(scene: Scene, _model: str) -> Finding:
 
 
 def _openai(reply: Reply) -> bool:
-    try:
-        document = orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        return False
+    document = reply.json
     error = document.get("error") if isinstance(document, dict) else None
     return isinstance(error, dict) and isinstance(error.get("message"), str) and "type" in error
 

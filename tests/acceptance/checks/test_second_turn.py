@@ -20,7 +20,7 @@ async def test_another_policy_is_a_warning_with_the_one_to_take(examine: Examine
 
 def test_turns_that_meet_their_replica_without_a_policy_for_it_do_so_by_chance() -> None:
     together = Answer(Reply("r", 200, {"x-replicarouter-replica": "one"}, b""))
-    finding = judge_place([Conversation([], "s", together, together)] * 4, "least-outstanding")
+    finding = judge_place([Conversation(together, together)] * 4, "least-outstanding")
     assert finding.status is Status.WARN
     assert finding.why == (
         "policy least-outstanding does not keep conversations together: 4 of 4 second turns meet the replica"
