@@ -14,7 +14,6 @@ import asyncio
 import io
 import json
 import re
-import socket
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, chdir, redirect_stdout
 
 from benchmarks.diagnoses import CASES, MODEL, PAGE, ROOT, SECONDS, Case, Crowd
+from benchmarks.proxies import free_port
 from replicarouter.cli import main as replicarouter
 from replicarouter.demo.children import Child
 from replicarouter.loadgen.users import Users
@@ -229,13 +229,6 @@ async def ask(url: str, body: bytes | None = None) -> str:
             return str(answer.read().decode())
 
     return await asyncio.to_thread(now)
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

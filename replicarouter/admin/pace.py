@@ -40,7 +40,6 @@ class Pace:
         ttft, itl = self._ttft, self._itl
         self.forget()
         return {
-            "seconds": seconds,
             "cpu": (self._used - used) / seconds,
             "received": max(0, self._received - received) / seconds,
             "ended": {

@@ -13,10 +13,11 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_NAMES = (
-    *("index.html", "page.css", "icon.svg", "page.js", "feed.js", "dom.js", "charts.js", "verdicts.js"),
+_PARTS = (
+    *("page.css", "icon.svg", "page.js", "feed.js", "dom.js", "charts.js", "verdicts.js"),
     *("path.js", "fleet.js", "panels.js", "orders.js"),
 )
+_NAMES = {SHELL: "index.html", **{f"/page/{name}": name for name in _PARTS}}
 
 # Nothing from elsewhere, nothing inline, no frame around the drain buttons, and no text that becomes markup.
 _POLICY = (
@@ -32,7 +33,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-PAGE_PATHS = frozenset((SHELL, *(f"/page/{name}" for name in _NAMES[1:])))
+PAGE_PATHS = frozenset(_NAMES)
 """All paths of the page."""
 
 
@@ -41,17 +42,13 @@ class PageFiles:
 
     def __init__(self) -> None:
         folder = files("replicarouter.admin") / "page"
-        self._files = {_path(name): (name, (folder / name).read_bytes()) for name in _NAMES}
+        self._files = {path: (folder / name).read_bytes() for path, name in _NAMES.items()}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One file, or that it has not changed."""
-        name, content = self._files[request.path]
+        name, content = _NAMES[request.path], self._files[request.path]
         etag = sha256(content).hexdigest()[:20]
         headers = {**_HEADERS, "ETag": f'"{etag}"', "Content-Type": _TYPES[name.rpartition(".")[2]]}
         if any(known.value == etag for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         return web.Response(body=content, headers=headers)
-
-
-def _path(name: str) -> str:
-    return SHELL if name == _NAMES[0] else f"/page/{name}"

@@ -51,7 +51,7 @@ def model_list(model: str, context: int, created: int) -> bytes:
 
 
 def _chat_choice(index: int, plan: Plan, answer_id: str) -> dict[str, Any]:
-    text = "".join(plan.lead) + text_of(plan.seed, plan.reasoning, plan.text)
+    text = plan.said
     message: dict[str, Any] = {
         "role": "assistant",
         "content": text if text or plan.call else None,

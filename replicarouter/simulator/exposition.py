@@ -33,11 +33,9 @@ class MetricsPage:
             "num_gpu_blocks_override": options.kv_blocks,
         }
         self._cache_labels = ",".join(f'{name}="{value}"' for name, value in blocks.items())
-        self._without: frozenset[str] = frozenset()
-        absent = frozenset(options.without_metrics)
-        if absent and (unknown := absent - {name for name, _ in _families(self.render().decode())}):
+        self._without = without = frozenset(options.without_metrics)
+        if without and (unknown := without - {name for name, _ in _families(self._page())}):
             raise ValueError(f"without_metrics is {sorted(unknown)}; accepted: families of the page")
-        self._without = absent
 
     def hold(self) -> None:
         """Stand still from now on, as when the engine core tells its numbers no more."""
@@ -51,15 +49,19 @@ class MetricsPage:
         """The whole page, as the numbers are now or when they began to be held."""
         if self._held is not None:
             return self._held
+        page = self._page()
+        if self._without:
+            page = "".join(text for name, text in _families(page) if name not in self._without)
+        return page.encode()
+
+    def _page(self) -> str:
+        """All families."""
         parts = [*self._process(), *self._gauges(), *self._counters(), *self._histograms()]
         if self._drafted:
             parts += self._speculation()
         parts.append(_family("vllm:cache_config_info", "gauge", "The KV cache as configured."))
         parts.append(f"vllm:cache_config_info{{{self._cache_labels}}} 1.0\n")
-        page = "".join(parts)
-        if self._without:
-            page = "".join(text for name, text in _families(page) if name not in self._without)
-        return page.encode()
+        return "".join(parts)
 
     def _process(self) -> Iterable[str]:
         name = "process_start_time_seconds"

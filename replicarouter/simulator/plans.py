@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from replicarouter.simulator.tokens import CHARACTERS_PER_TOKEN, count_tokens, pieces, seed_of
+from replicarouter.simulator.tokens import CHARACTERS_PER_TOKEN, count_tokens, pieces, seed_of, text_of
 from replicarouter.simulator.tools import ToolCall
 
 SHORTEST_ANSWER, LONGEST_ANSWER = 256, 767
@@ -30,6 +30,11 @@ class Plan:
         pieces = len(self.call.pieces) if self.call else 0
         end = 1 if self.finish_reason == "tool_calls" else 0
         return self.reasoning + len(self.lead) + self.text + name + pieces + end
+
+    @property
+    def said(self) -> str:
+        """What is said after the reasoning."""
+        return "".join(self.lead) + text_of(self.seed, self.reasoning, self.text)
 
     @property
     def engine_reason(self) -> str:

@@ -160,6 +160,5 @@ def _call_text(name: str, arguments: str) -> str:
 
 
 def _reply_text(plan: Plan) -> str:
-    thought = text_of(plan.seed, 0, plan.reasoning)
-    text = thought + "".join(plan.lead) + text_of(plan.seed, plan.reasoning, plan.text)
+    text = text_of(plan.seed, 0, plan.reasoning) + plan.said
     return text + _call_text(plan.call.name, "".join(plan.call.pieces)) if plan.call else text

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from replicarouter.tasks import TaskSet
 from tests.fakes.client import HOST
 from tests.fakes.wire import eventually
 
@@ -147,10 +148,10 @@ class RawCollector:
 async def raw_collector(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawCollector]:
     """It listens until the end of the context, and then hangs up on everybody."""
     collector = RawCollector(answer)
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = TaskSet()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.create_task(collector.serve(reader, writer)))
+        tasks.start(collector.serve(reader, writer), "collector")
 
     server = await asyncio.start_server(connected, HOST, 0, ssl=tls)
     collector.port = server.sockets[0].getsockname()[1]
@@ -158,9 +159,7 @@ async def raw_collector(answer: Answer, tls: ssl.SSLContext | None = None) -> As
         yield collector
     finally:
         server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.close()
         await server.wait_closed()
 
 

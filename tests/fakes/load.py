@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +82,19 @@ async def users(port: int, count: int, **chats: Any) -> AsyncIterator[Users]:
         yield crowd
     finally:
         await crowd.stop()
+
+
+@asynccontextmanager
+async def at_work(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """These go on, without an end of their own, until they are cancelled afterwards."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, asyncio.CancelledError), ended
 
 
 async def finished(crowd: Users, answers: int) -> None:

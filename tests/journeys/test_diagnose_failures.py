@@ -1,10 +1,9 @@
 """Requests that are refused, fail, are tried again, or never come to be whole."""
 
 import asyncio
-from contextlib import suppress
 
 from tests.fakes.client import chat
-from tests.fakes.load import MODEL, diagnose, engines, finished, numbers, reached, users
+from tests.fakes.load import MODEL, at_work, diagnose, engines, finished, numbers, reached, users
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
@@ -64,13 +63,9 @@ async def test_bodies_that_arrive_slowly_are_named(start_router: StartRouter) ->
 async def test_clients_that_leave_are_noted(start_router: StartRouter) -> None:
     async with engines(1, speed=1.0) as (engine,):
         router = await start_router(engine.url, ready=1)
-        leaving = [asyncio.ensure_future(leave_again_and_again(router)) for _ in range(4)]
-        await reached(router, streaming=3)
-        diagnosis = await diagnose(router)
-        for task in leaving:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        async with at_work(*(leave_again_and_again(router) for _ in range(4))):
+            await reached(router, streaming=3)
+            diagnosis = await diagnose(router)
     verdict = diagnosis.first("clients_leave", 0)
     assert verdict["side"] == "note"
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.fakes.client import HOST, request
-from tests.fakes.load import Diagnosis, diagnose, engines, numbers, reached, users
+from tests.fakes.load import Diagnosis, at_work, diagnose, engines, numbers, reached, users
 from tests.fakes.running import StartRouter
 from tests.fakes.served import Serve, Served
 
@@ -81,15 +81,11 @@ async def scrapers(served: Served, count: int) -> AsyncIterator[None]:
             pass
 
     streams = [await asyncio.open_connection(HOST, served.port) for _ in range(count)]
-    tasks = [asyncio.ensure_future(discard(reader)) for reader, _ in streams]
-    tasks += [asyncio.ensure_future(ask(writer)) for _, writer in streams]
+    works = [work for reader, writer in streams for work in (discard(reader), ask(writer))]
     try:
-        yield
+        async with at_work(*works):
+            yield
     finally:
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(ended, asyncio.CancelledError), ended
         for _, writer in streams:
             writer.transport.abort()
 
@@ -105,11 +101,10 @@ async def starved(served: Served) -> AsyncIterator[None]:
             os.kill(served.process.pid, signal.SIGCONT)
             await asyncio.sleep(0.2)
 
-    task = asyncio.ensure_future(starve())
     try:
-        yield
+        async with at_work(starve()):
+            yield
     finally:
-        task.cancel()
         os.kill(served.process.pid, signal.SIGCONT)
 
 

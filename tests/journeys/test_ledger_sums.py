@@ -8,7 +8,7 @@ from typing import Any
 
 from replicarouter.simulator import SimulatedEngine
 from tests.fakes.client import chat
-from tests.fakes.load import MODEL, engines, users
+from tests.fakes.load import MODEL, at_work, engines, users
 from tests.fakes.running import STAGES, Metrics, RunningRouter, StartRouter
 from tests.fakes.wire import eventually
 
@@ -82,14 +82,10 @@ async def mixed_load(router: RunningRouter, fleet: list[SimulatedEngine]) -> Asy
     fleet[1].inject(kind="reset", share=0.1)
     kinds = [shorts] * 6 + [uploads] * 4 + [deserters] * 6
     async with users(router.port, 16, answer_tokens=(5, 40)):
-        tasks = [asyncio.ensure_future(again_and_again(kind, router, n)) for n, kind in enumerate(kinds)]
         try:
-            yield
+            async with at_work(*(again_and_again(kind, router, n) for n, kind in enumerate(kinds))):
+                yield
         finally:
-            for task in tasks:
-                task.cancel()
-            for ended in await asyncio.gather(*tasks, return_exceptions=True):
-                assert isinstance(ended, asyncio.CancelledError), ended
             await router.leave()
 
 

@@ -1,5 +1,7 @@
 // Bars and sparklines. Sizes are set on the style object, which a strict policy allows.
 
+import { el, mark } from "./dom.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 120;
 const HEIGHT = 28;
@@ -7,15 +9,8 @@ const HEIGHT = 28;
 /** A stacked bar: `parts` are class names, in order. */
 export class Bar {
   constructor(parts) {
-    this.node = document.createElement("div");
-    this.node.className = "bar";
-    this.node.setAttribute("aria-hidden", "true");
-    this.parts = parts.map((name) => {
-      const part = document.createElement("i");
-      part.className = name;
-      this.node.append(part);
-      return part;
-    });
+    this.parts = parts.map((name) => el("i", { class: name }));
+    this.node = el("div", { class: "bar", "aria-hidden": "true" }, ...this.parts);
   }
 
   /** Values in the order of the parts; `full` is the value of the whole width. */
@@ -51,6 +46,6 @@ export class Sparkline {
       path += last !== null && last - ago < 6 ? `L${x} ${y}` : `M${x} ${y}h.1`;
       last = ago;
     }
-    if (this.line.getAttribute("d") !== path) this.line.setAttribute("d", path);
+    mark(this.line, "d", path);
   }
 }

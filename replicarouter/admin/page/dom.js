@@ -27,6 +27,24 @@ export function mark(node, name, value) {
   if (node.getAttribute(name) !== text) node.setAttribute(name, text);
 }
 
+/** Make the children of a node anew if what they show has changed. */
+export function refill(node, shown, children) {
+  const key = JSON.stringify(shown);
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  node.replaceChildren(...children());
+}
+
+/** Take out of a map what has none of these names, and its node off the page. */
+export function retain(map, names) {
+  const kept = new Set(names);
+  for (const [name, { node }] of map) {
+    if (kept.has(name)) continue;
+    node.remove();
+    map.delete(name);
+  }
+}
+
 export const DASH = "–";
 const NBSP = "\u00a0";
 

@@ -1,7 +1,7 @@
 // A lane for each replica: what the router has there beside what its engine says, on one scale for all.
 
 import { Bar, Sparkline } from "./charts.js";
-import { $, brief, count, el, lasting, mark, percent, plural, say, show } from "./dom.js";
+import { $, brief, count, el, lasting, mark, percent, plural, retain, say, show } from "./dom.js";
 import { order } from "./orders.js";
 
 const SPAN = 60; // seconds of history
@@ -23,9 +23,9 @@ class History {
 
   values(index) { return this.points.map((point) => point[index]).filter((value) => value != null); }
 
-  top(index) { return this.points.reduce((most, point) => Math.max(most, point[index] ?? 0), 0); }
+  top(index) { return Math.max(0, ...this.values(index)); }
 
-  latest(index) { return this.points.findLast((point) => point[index] != null)?.[index] ?? null; }
+  latest(index) { return this.values(index).at(-1); }
 }
 
 class Trend {
@@ -172,13 +172,7 @@ export class Fleet {
 
   /** Make lanes for newcomers, drop those of replicas that are gone, keep the order of the router. */
   #keep(rows) {
-    const names = new Set(rows.map((row) => row.name));
-    for (const [name, lane] of this.lanes) {
-      if (!names.has(name)) {
-        lane.node.remove();
-        this.lanes.delete(name);
-      }
-    }
+    retain(this.lanes, rows.map((row) => row.name));
     const list = $("lanes");
     rows.forEach((row, index) => {
       if (!this.lanes.has(row.name)) this.lanes.set(row.name, new Lane(row.name));

@@ -27,13 +27,14 @@ function showDocument(data) {
   trouble = "";
   show($("token"), false);
   show($("main"), true);
+  const found = judged(data);
   if (!document.hidden) {
     showHeader(data.router);
-    showVerdicts(data);
-    showPath(data);
+    showVerdicts(data, found);
+    showPath(data, found.first);
     panels.set(data);
   }
-  fleet.set(data.replicas, judged(data).verdicts);
+  fleet.set(data.replicas, found.verdicts);
   showFreshness();
 }
 
@@ -41,7 +42,7 @@ function showHeader(router) {
   say($("version"), router.version);
   const state = router.draining ? "draining" : router.ready ? "ready" : "not ready";
   say($("state"), state);
-  mark($("state"), "data-state", router.draining ? "draining" : router.ready ? "ready" : "unhealthy");
+  mark($("state"), "data-state", state === "not ready" ? "unhealthy" : state);
   show($("state"), true);
   const policies = new Set(Object.values(router.policies));
   say($("policy"), policies.size ? `policy ${[...policies].sort().join(", ")}` : "");
@@ -58,7 +59,7 @@ function showFreshness() {
     feed = "lost";
     text = shownAt ? `No data since ${clock(shownAt)}: the router does not answer; asking again` : "The router does not answer; asking again";
   } else if (!shownAt) [feed, text] = ["waiting", "Connecting …"];
-  if (document.body.dataset.feed !== feed) document.body.dataset.feed = feed;
+  mark(document.body, "data-feed", feed);
   if (feed !== "live") document.title = feed === "lost" ? "… no data · replicarouter" : "replicarouter";
   say($("freshness"), text);
   allow(feed === "live");

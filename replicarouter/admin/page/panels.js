@@ -1,7 +1,7 @@
 // The gauges below the lanes, and the recent errors.
 
 import { Bar } from "./charts.js";
-import { $, DASH, brief, clock, count, el, lasting, mark, percent, plural, say, show } from "./dom.js";
+import { $, DASH, brief, clock, count, el, lasting, mark, percent, plural, refill, retain, say, show } from "./dom.js";
 
 const AFFINITY = {
   hit: "to its own replica", new: "first of its key", spill: "sent elsewhere by load",
@@ -16,13 +16,7 @@ class Gauges {
   }
 
   set(rows) {
-    const labels = new Set(rows.map(([label]) => label));
-    for (const [label, row] of this.rows) {
-      if (!labels.has(label)) {
-        row.node.remove();
-        this.rows.delete(label);
-      }
-    }
+    retain(this.rows, rows.map(([label]) => label));
     for (const [label, value, share, bad] of rows) {
       const row = this.rows.get(label) ?? this.#make(label);
       say(row.value, value);
@@ -113,11 +107,8 @@ function showDeparted({ count: many, stages, last }) {
 function showErrors(errors) {
   show($("errors-none"), errors.length === 0);
   show($("errors-table"), errors.length > 0);
-  const body = $("errors-table").tBodies[0];
-  const key = errors.map((error) => `${error.request_id} ${error.outcome} ${error.seconds}`).join("\n");
-  if (body.dataset.key === key) return;
-  body.dataset.key = key;
-  body.replaceChildren(...errors.map((error) => {
+  const shown = errors.map((error) => [error.request_id, error.outcome, error.seconds]);
+  refill($("errors-table").tBodies[0], shown, () => errors.map((error) => {
     const cell = (label, text) => el("td", { "data-label": label }, text);
     const status = error.status ? ` (${error.status})` : "";
     return el("tr", {},

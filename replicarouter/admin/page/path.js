@@ -1,7 +1,7 @@
 // The path of a request: five stages, grouped by who has it, and what has come out at the end.
 
 import { $, brief, count, mark, plural, rate, say, show } from "./dom.js";
-import { judged, stageOf } from "./verdicts.js";
+import { stageOf } from "./verdicts.js";
 
 const ROUTER = ["receiving", "queued", "connecting"];
 const ENGINES = ["sent", "streaming"];
@@ -18,9 +18,9 @@ function flagOf(verdict, stage, replicas) {
   return row ? `see ${row.name}` : FLAGS[verdict.side] ?? "";
 }
 
-export function showPath(document) {
+/** `first` is the verdict that limits most, null without one. */
+export function showPath(document, first) {
   const { ledger, replicas } = document;
-  const { first } = judged(document);
   const worst = stageOf(first, document);
   for (const stage of [...ROUTER, ...ENGINES]) {
     const node = $(`stage-${stage}`);
@@ -43,7 +43,6 @@ export function showPath(document) {
   say($("engines-aside"), engines(ledger, replicas));
   const { ok = 0, failed = 0, client_gone: left = 0 } = document.ended_rate;
   say($("done-rate"), rate(ok));
-  say($("done-about"), "answered in full");
   say($("done-aside"), `${rate(failed)}/s failed · ${rate(left)}/s clients left`);
   mark($("done-aside"), "data-bad", failed > 0);
 }

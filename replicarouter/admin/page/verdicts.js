@@ -1,6 +1,6 @@
 // The banner: one verdict in plain words, with its evidence and what to change or do; and what else was found.
 
-import { $, brief, count, el, plural, say, show } from "./dom.js";
+import { $, brief, count, el, mark, plural, refill, say, show } from "./dom.js";
 
 // Where in the path of a request each verdict bites.
 const STAGE_OF = {
@@ -68,30 +68,21 @@ function healthy(document) {
   ];
 }
 
-function list(node, texts) {
-  const key = JSON.stringify(texts);
-  if (node.dataset.key === key) return;
-  node.dataset.key = key;
-  node.replaceChildren(...texts.map((text) => el("li", {}, text)));
-}
-
 /** What stands between backticks is code. */
 const coded = (text) => text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
 
 function cureInto(node, verdict) {
-  const key = JSON.stringify([verdict.cure, verdict.setting]);
-  if (node.dataset.key === key) return;
-  node.dataset.key = key;
-  const parts = verdict.cure ? [el("b", {}, verdict.setting ? "Change: " : "Do: "), ...coded(verdict.cure)] : [];
-  if (verdict.setting && !verdict.cure.includes(verdict.setting)) parts.push(" Setting: ", el("code", {}, verdict.setting));
-  node.replaceChildren(...parts);
+  const { cure, setting } = verdict;
+  refill(node, [cure, setting], () => [
+    ...(cure ? [el("b", {}, setting ? "Change: " : "Do: "), ...coded(cure)] : []),
+    ...(setting && !cure.includes(setting) ? [" Setting: ", el("code", {}, setting)] : []),
+  ]);
 }
 
-export function showVerdicts(document) {
-  const { verdicts, first } = judged(document);
-  const banner = $("verdict");
+/** `verdicts` and `first` as `judged` has them. */
+export function showVerdicts(document, { verdicts, first }) {
   const side = first ? first.side : "healthy";
-  if (banner.dataset.side !== side) banner.dataset.side = side;
+  mark($("verdict"), "data-side", side);
   if (first) {
     const whose = side === "router" ? "Limited by the router" : "Not the router";
     say($("headline"), `${whose}: ${clause(first.title)}`);
@@ -99,19 +90,16 @@ export function showVerdicts(document) {
     say($("headline"), "Nothing in the router holds requests back");
   }
   window.document.title = `${MARKS[side]} ${first ? clause(first.title) : "healthy"} · replicarouter`;
-  list($("evidence"), first ? first.evidence : healthy(document));
+  const evidence = first ? first.evidence : healthy(document);
+  refill($("evidence"), evidence, () => evidence.map((text) => el("li", {}, text)));
   cureInto($("cure"), first ?? { cure: "", setting: "" });
   showOthers(verdicts.filter((verdict) => verdict !== first));
 }
 
 function showOthers(verdicts) {
   show($("others"), verdicts.length > 0);
-  const key = JSON.stringify(verdicts);
-  const node = $("others-list");
-  if (node.dataset.key === key) return;
-  node.dataset.key = key;
-  node.replaceChildren(...verdicts.map((verdict) => {
-    const cure = el("p", { class: "cure" });
+  refill($("others-list"), verdicts, () => verdicts.map((verdict) => {
+    const cure = el("p");
     cureInto(cure, verdict);
     const whose = { router: "router", elsewhere: "not the router", note: "worth knowing" }[verdict.side];
     return el("li", { "data-side": verdict.side },
