@@ -203,7 +203,7 @@ class Report:
             f"{router}, {looks}",
             *notes,
             "",
-            *ledger_lines(ledger(self.window), most_rows, ago=self.ago),
+            *ledger_lines(ledger(self.window.last), most_rows, ago=self.ago),
             *verdict_lines(self.window, self.verdicts),
             *([] if self.status else ["", *conclusion_lines(self.window, self.verdicts)]),
         ]
@@ -215,7 +215,7 @@ class Report:
         codes = [verdict.code for verdict in self.verdicts]
         if not self.told:
             return f"{now} {', '.join(self.notices)} | {', '.join(codes)}\n"
-        counts = ledger(self.window)
+        counts = ledger(self.window.last)
         stages = " ".join(f"{stage} {counts[stage]}" for stage in STAGES)
         engines = f"running {counts['running']} waiting {counts['waiting']}"
         calm = "nothing limits" if counts["accepted"] else "no request in flight"
@@ -231,7 +231,7 @@ class Report:
             "looks": len(self.window.snapshots),
             "notices": list(self.notices),
             "exit_status": self.status,
-            "ledger": ledger(self.window) if self.told else None,
+            "ledger": ledger(self.window.last) if self.told else None,
             "verdicts": [verdict.document() for verdict in self.verdicts],
             "summary": conclusion(self.window, self.verdicts),
         }

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.cli import CommandFailed
-from replicarouter.diagnosis.snapshot import PREFIX, Snapshot, without_buckets
+from replicarouter.diagnosis.snapshot import FIRST, PREFIX, Snapshot, without_buckets
 
 ANSWER_TIMEOUT = 10.0
 """Seconds for the router to answer; a router out of processor time takes seconds."""
@@ -109,9 +109,7 @@ class Page:
             notices.append(f"{broken} lines of the page of {origin} cannot be read and are left out")
         snapshot = Snapshot.of(families, at)
         if not snapshot.of_router:
-            raise CommandFailed(
-                f"{origin} is no page of a router's metrics: it lacks {PREFIX}requests_receiving"
-            )
+            raise CommandFailed(f"{origin} is no page of a router's metrics: it lacks {PREFIX}{FIRST}")
         if not snapshot.whole:
             notices.append(f"the page of {origin} is not whole: what it lacks cannot be judged")
         return cls(snapshot, tuple(notices))

@@ -31,36 +31,27 @@ def whole(text: str) -> int:
 
 def positive(text: str) -> float:
     """A finite number above 0."""
-    value = _number(text)
-    if value <= 0:
-        _wrong(text, "a number above 0")
-    return value
+    return _above_zero(text, "a number")
 
 
 def not_negative(text: str) -> float:
     """A finite number, 0 or more."""
-    return _number_from(text, least=0)
+    return _from(text, "a number", least=0)
 
 
 def one_or_more(text: str) -> float:
     """A finite number, 1 or more."""
-    return _number_from(text, least=1)
+    return _from(text, "a number", least=1)
 
 
 def seconds(text: str) -> float:
     """A finite time above 0."""
-    value = _number(text)
-    if value <= 0:
-        _wrong(text, "seconds above 0")
-    return value
+    return _above_zero(text, "seconds")
 
 
 def seconds_or_zero(text: str) -> float:
     """A finite time, or 0 for no time at all."""
-    value = _number(text)
-    if value < 0:
-        _wrong(text, "seconds, 0 or more")
-    return value
+    return _from(text, "seconds", least=0)
 
 
 # Addresses
@@ -106,10 +97,17 @@ def _integer(text: str, *, least: int) -> int:
     return int(text)
 
 
-def _number_from(text: str, *, least: int) -> float:
+def _above_zero(text: str, kind: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        _wrong(text, f"{kind} above 0")
+    return value
+
+
+def _from(text: str, kind: str, *, least: int) -> float:
     value = _number(text)
     if value < least:
-        _wrong(text, f"a number, {least} or more")
+        _wrong(text, f"{kind}, {least} or more")
     return value
 
 

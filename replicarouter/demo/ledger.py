@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-STAGES = ("receiving", "queued", "connecting", "sent", "streaming")
+from replicarouter.diagnosis.ledger import STAGES
+
 READ_TIMEOUT = 5.0
 
 

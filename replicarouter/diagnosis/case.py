@@ -72,6 +72,11 @@ class Member:
         return self.waiting is not None and self.waiting.median > self.stepping
 
     @property
+    def idle(self) -> bool:
+        """Whether its engine tells that nothing waits there, or for no more than a step."""
+        return self.waiting is not None and not self.queues
+
+    @property
     def full(self) -> bool:
         """Whether it runs as many sequences as it may, as far as that is known."""
         if self.running is None or not self.max_num_seqs:
@@ -183,9 +188,15 @@ def in_flight(snapshot: Snapshot) -> float:
     return sum(snapshot.total(name) for name in names)
 
 
+def states_of(snapshot: Snapshot) -> dict[str, str]:
+    """The state of each replica."""
+    rows = snapshot.rows("replica_state")
+    return {row.get("replica", ""): row.get("state", "") for row, value in rows if value == 1}
+
+
 def _members(window: Window) -> Iterable[Member]:
     last = window.last
-    states = [_states(snapshot) for snapshot in window.snapshots]
+    states = [states_of(snapshot) for snapshot in window.snapshots]
     weights, limits, seqs = (
         last.by("replica", name)
         for name in ("replica_weight", "replica_outstanding_limit", "replica_max_num_seqs")
@@ -230,12 +241,6 @@ def _stepping(window: Window) -> dict[str, float]:
     ended = window.growths("replica", "requests_total")
     gaps = window.means("replica", "itl_seconds")
     return {name: ended.get(name, 0.0) / window.seconds * STEPS * gap.seconds for name, gap in gaps.items()}
-
-
-def _states(snapshot: Snapshot) -> dict[str, str]:
-    """The state of each replica."""
-    rows = snapshot.rows("replica_state")
-    return {row.get("replica", ""): row.get("state", "") for row, value in rows if value == 1}
 
 
 def _fresh(window: Window, name: str) -> dict[str, Course]:

@@ -1,61 +1,58 @@
-"""Where every request was at the last look, beside what the engines say, as one document."""
+"""Where every request was at a look, beside what the engines say, as one document."""
 
 from typing import Any
 
-from replicarouter.diagnosis.case import Case, in_flight
+from replicarouter.diagnosis.case import in_flight, states_of
 from replicarouter.diagnosis.snapshot import Snapshot
-from replicarouter.diagnosis.verdict import Expectations
-from replicarouter.diagnosis.window import Window
 
 STAGES = ("receiving", "queued", "connecting", "sent", "streaming")
 
 
-def ledger(window: Window) -> dict[str, Any]:
-    """The last page's stages, which add up to `accepted`, and a row for each replica. What an engine has not
-    told lately is None."""
-    last = window.last
-    by_stage = last.by("stage", "requests_outstanding")
-    busy, open_idle = (last.total("connector_connections", state=state) for state in ("busy", "idle"))
+def ledger(page: Snapshot) -> dict[str, Any]:
+    """The page's stages, which add up to `accepted`, and a row for each replica. What an engine has not told
+    lately is None."""
+    by_stage = page.by("stage", "requests_outstanding")
+    busy, open_idle = (page.total("connector_connections", state=state) for state in ("busy", "idle"))
     return {
-        "receiving": _count(last.total("requests_receiving")),
-        "queued": _count(last.total("requests_queued")),
+        "receiving": _count(page.total("requests_receiving")),
+        "queued": _count(page.total("requests_queued")),
         **{stage: _count(by_stage.get(stage, 0.0)) for stage in STAGES[2:]},
-        "accepted": _count(in_flight(last)),
-        "received_total": _count(last.total("requests_received_total")),
-        "finished_total": _count(last.total("requests_total")),
-        "running": _count(last.value("engine_requests_running")),
-        "waiting": _count(last.value("engine_requests_waiting")),
-        "unexplained": _count(last.value("requests_unexplained")),
+        "accepted": _count(in_flight(page)),
+        "received_total": _count(page.total("requests_received_total")),
+        "finished_total": _count(page.total("requests_total")),
+        "running": _count(page.value("engine_requests_running")),
+        "waiting": _count(page.value("engine_requests_waiting")),
+        "unexplained": _count(page.value("requests_unexplained")),
         "connector": {
-            "limit": _count(last.value("connector_limit")),
-            "waiting": _count(last.total("connector_waiting")),
+            "limit": _count(page.value("connector_limit")),
+            "waiting": _count(page.total("connector_waiting")),
             "busy": _count(busy),
             "idle": _count(open_idle),
         },
-        "replicas": _rows(window, last),
+        "replicas": _rows(page),
     }
 
 
-def _rows(window: Window, last: Snapshot) -> list[dict[str, Any]]:
-    stages = {stage: last.by("replica", "requests_outstanding", stage=stage) for stage in STAGES[2:]}
+def _rows(page: Snapshot) -> list[dict[str, Any]]:
+    stages = {stage: page.by("replica", "requests_outstanding", stage=stage) for stage in STAGES[2:]}
     told = {
-        "running": last.by("replica", "engine_requests_running"),
-        "waiting": last.by("replica", "engine_requests_waiting"),
-        "unexplained": last.by("replica", "requests_unexplained"),
+        "running": page.by("replica", "engine_requests_running"),
+        "waiting": page.by("replica", "engine_requests_waiting"),
+        "unexplained": page.by("replica", "requests_unexplained"),
     }
-    kv = last.by("replica", "engine_kv_usage_ratio")
-    ages = last.by("replica", "engine_scrape_age_seconds")
+    kv = page.by("replica", "engine_kv_usage_ratio")
+    ages = page.by("replica", "engine_scrape_age_seconds")
     return [
         {
-            "name": member.name,
-            "state": member.state,
-            **{stage: _count(found.get(member.name, 0.0)) for stage, found in stages.items()},
-            "outstanding": _count(sum(found.get(member.name, 0.0) for found in stages.values())),
-            **{name: _count(found.get(member.name)) for name, found in told.items()},
-            "kv_usage": kv.get(member.name),
-            "reading_age": ages.get(member.name),
+            "name": name,
+            "state": state,
+            **{stage: _count(found.get(name, 0.0)) for stage, found in stages.items()},
+            "outstanding": _count(sum(found.get(name, 0.0) for found in stages.values())),
+            **{count: _count(found.get(name)) for count, found in told.items()},
+            "kv_usage": kv.get(name),
+            "reading_age": ages.get(name),
         }
-        for member in Case(window, Expectations()).members
+        for name, state in sorted(states_of(page).items())
     ]
 
 

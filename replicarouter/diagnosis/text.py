@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from replicarouter.diagnosis.case import in_flight
+from replicarouter.diagnosis.case import READY, in_flight
 from replicarouter.diagnosis.ledger import STAGES
 from replicarouter.diagnosis.owners import owner
 from replicarouter.diagnosis.verdict import Side, Verdict
@@ -84,7 +84,7 @@ def _idle(window: Window) -> str:
 def _busy(window: Window) -> str:
     running = window.course("engine_requests_running").median
     told = f"{number(running)} running" if whole(running) else _in_flight(window)
-    ready = sum(window.last.by("replica", "replica_state", state="ready").values())
+    ready = window.last.total("replica_state", state=READY)
     found = [f"{told} on {counted(ready, 'replica')}"]
     for name, series in (("ITL", "itl_seconds"), ("TTFT", "ttft_seconds")):
         mean = window.mean(series)

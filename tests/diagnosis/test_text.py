@@ -20,7 +20,7 @@ def huge(router: Router, _: float) -> None:
 def test_everything_fits_a_terminal_of_80_columns(change: Change) -> None:
     found = window(change)
     verdicts = judged(found)
-    lines = ledger_lines(ledger(found)) + verdict_lines(found, verdicts)
+    lines = ledger_lines(ledger(found.last)) + verdict_lines(found, verdicts)
     lines += conclusion_lines(found, verdicts) + conclusion_lines(found, [])
     assert len(conclusion(found, [])) > WIDTH
     assert [line for line in lines if len(line) > WIDTH] == []
@@ -30,7 +30,7 @@ def test_the_ledger_shows_the_stages_beside_the_engines_counts() -> None:
     def some(router: Router, _: float) -> None:
         router.receiving, router[0].waiting, router[1].fresh = 2, 3, False
 
-    age, first, second, _, head, *rows = ledger_lines(ledger(window(some)))
+    age, first, second, _, head, *rows = ledger_lines(ledger(window(some).last))
     assert age == "now (engine counts up to 400 ms old):"
     assert first == "in flight 130 = receiving 2 + queued 0 + connecting 0 + sent 0 + streaming 128"
     assert second == "engines: running 109, waiting 3, unexplained 0"
@@ -50,19 +50,19 @@ def test_the_ledger_shows_the_stages_beside_the_engines_counts() -> None:
 
 
 def test_long_names_keep_their_end_which_tells_them_apart() -> None:
-    rows = ledger_lines(ledger(window(huge)))[-8:]
+    rows = ledger_lines(ledger(window(huge).last))[-8:]
     assert len({row.split()[0] for row in rows}) == 1
     assert all(row.split()[0].endswith(".internal:8000") for row in rows)
 
 
 def test_a_screen_shows_some_of_many_replicas() -> None:
-    lines = ledger_lines(ledger(window(replicas=20)), 5)
+    lines = ledger_lines(ledger(window(replicas=20).last), 5)
     assert lines[-1] == "... and 15 more"
     assert lines[-2].startswith("r12")
 
 
 def test_a_fleet_without_replicas_has_a_table_too() -> None:
-    assert ledger_lines(ledger(Window([snapshot(fleet(0, 0).page())])))[-1] == "no replica"
+    assert ledger_lines(ledger(snapshot(fleet(0, 0).page())))[-1] == "no replica"
 
 
 def test_a_verdict_shows_its_evidence_and_the_one_setting() -> None:
@@ -106,9 +106,9 @@ def test_a_long_title_leaves_its_code_a_line_of_its_own() -> None:
 
 
 def test_what_a_router_told_that_is_silent_now_is_not_of_now() -> None:
-    first, *rest = ledger_lines(ledger(window()), ago=3.24)
+    first, *rest = ledger_lines(ledger(window().last), ago=3.24)
     assert first == "3.2 s ago (engine counts up to 400 ms old):"
-    assert rest == ledger_lines(ledger(window()))[1:]
+    assert rest == ledger_lines(ledger(window().last))[1:]
 
 
 def test_readings_that_are_gone_have_no_age() -> None:
@@ -120,8 +120,8 @@ def test_readings_that_are_gone_have_no_age() -> None:
         silent(router, seconds)
         router[3].fresh, router[3].age = True, 1.25
 
-    assert ledger_lines(ledger(window(silent)))[0] == "now:"
-    assert ledger_lines(ledger(window(late)))[0] == "now (engine counts up to 1.25 s old):"
+    assert ledger_lines(ledger(window(silent).last))[0] == "now:"
+    assert ledger_lines(ledger(window(late).last))[0] == "now (engine counts up to 1.25 s old):"
 
 
 def test_without_verdicts_the_engines_own_speed_limits() -> None:

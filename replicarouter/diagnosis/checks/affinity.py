@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 
 from replicarouter.diagnosis.case import Case
-from replicarouter.diagnosis.checks.balance import policies_with_hot_keys
+from replicarouter.diagnosis.checks.balance import BY_KEY, policies_with_hot_keys
 from replicarouter.diagnosis.verdict import Side, Verdict
 from replicarouter.diagnosis.words import number, percent
-
-BY_KEY = ("session", "prefix-hash")
-"""Policies that place keys. `prefix-cache` spills whatever merely shares a beginning that everybody has, so
-that its spills are no loss."""
 
 KEYED = 20
 """Requests with a key that was seen before, below which a share says nothing."""

@@ -11,7 +11,11 @@ from replicarouter.diagnosis.words import names, number, percent
 BLIND = ("round-robin", "random")
 """Policies that do not look at what a replica has."""
 
-STICKY = ("session", "prefix-hash", "prefix-cache")
+BY_KEY = ("session", "prefix-hash")
+"""Policies that place keys. `prefix-cache` spills whatever merely shares a beginning that everybody has, so
+that its spills are no loss."""
+
+STICKY = (*BY_KEY, "prefix-cache")
 """Policies under which one key can fill a replica."""
 
 LEAST_QUEUE = 2
@@ -77,12 +81,13 @@ def _uneven(case: Case) -> Iterator[tuple[Pool, _Split, _Cause]]:
         members = pool.takers
         if len(members) < 2:
             continue
-        split = _queueing(members) or _starving(members) or _crowded(members)
-        cause = _cause(case, pool, split) if split is not None else None
-        if split is None:
-            split = _hot(case, pool)
-            cause = _hot_key(case, pool) if split is not None else None
-        if split is not None and cause is not None:
+        if split := _queueing(members) or _starving(members) or _crowded(members):
+            cause = _cause(case, pool, split)
+        elif split := _hot(case, pool):
+            cause = _hot_key(case, pool)
+        else:
+            continue
+        if cause is not None:
             yield pool, split, cause
 
 
@@ -93,32 +98,28 @@ def _queueing(members: Sequence[Member]) -> _Split | None:
     queues = [
         member
         for member in members
-        if member.queues
-        and member.waiting is not None
-        and member.waiting.floor >= 1
-        and member.waiting.median >= max(LEAST_QUEUE, QUEUE_SHARE * _running(member))
+        if _always_queues(member, max(LEAST_QUEUE, QUEUE_SHARE * _running(member)))
     ]
-    idle = [member for member in members if member.waiting is not None and not member.queues]
+    idle = [member for member in members if member.idle]
     if not queues or not idle or len(queues) > MOST_BUSY * len(members):
         return None
     return _Split(queues, idle, queueing=True)
 
 
 def _starving(members: Sequence[Member]) -> _Split | None:
-    queues = [
-        member
-        for member in members
-        if member.queues
-        and member.waiting is not None
-        and member.waiting.floor >= 1
-        and member.waiting.median >= LEAST_QUEUE
-    ]
-    starved = [member for member in members if member.waiting is not None and not member.queues]
-    if not queues or not starved:
+    queues = [member for member in members if _always_queues(member, LEAST_QUEUE)]
+    if not queues:
         return None
     mean = _mean(queues)
-    starved = [member for member in starved if member.typical <= STARVED * mean]
+    starved = [member for member in members if member.idle and member.typical <= STARVED * mean]
     return _Split(queues, starved, queueing=True) if starved else None
+
+
+def _always_queues(member: Member, least: float) -> bool:
+    """Whether so many usually wait in its engine, and some at nearly every look."""
+    if not member.queues or member.waiting is None:
+        return False
+    return member.waiting.floor >= 1 and member.waiting.median >= least
 
 
 def _crowded(members: Sequence[Member]) -> _Split | None:
@@ -138,15 +139,15 @@ def _crowded(members: Sequence[Member]) -> _Split | None:
 
 def _hot(case: Case, pool: Pool) -> _Split | None:
     """Under a sticky policy a replica at its bound, from which much is sent elsewhere."""
-    policies = [policy for policy in pool.policies if policy in STICKY[:2]]
+    policies = [policy for policy in pool.policies if policy in BY_KEY]
     if not policies or _spill_share(case, policies) < SPILLED:
         return None
     members = pool.takers
-    mean = _mean(members)
-    at_bound = [member for member in members if member.typical >= max(FREE, CEILING * mean)]
+    bound = max(FREE, CEILING * _mean(members))
+    at_bound = [member for member in members if member.typical >= bound]
     if not at_bound or len(at_bound) > MOST_BUSY * len(members):
         return None
-    return _Split(at_bound, [member for member in members if member not in at_bound], queueing=False)
+    return _Split(at_bound, [member for member in members if member.typical < bound], queueing=False)
 
 
 def _spill_share(case: Case, policies: Sequence[str]) -> float:

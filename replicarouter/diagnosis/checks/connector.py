@@ -74,16 +74,14 @@ def slow_connections(case: Case) -> Iterator[Verdict]:
     if case.waiting_for_slot.most or opening.floor < least:
         return
     by_replica = case.window.courses("replica", "requests_outstanding", stage="connecting")
-    name, most = max(
-        ((name, course.median) for name, course in by_replica.items()), key=lambda found: found[1]
-    )
+    name = max(by_replica, key=lambda one: by_replica[one].median)
     mean = case.window.mean("connect_seconds")
     evidence = [
         (
             f"connecting {number(opening.median)} of {number(case.accepted.median)} in flight, none for "
             "want of a slot"
         ),
-        f"most at {name}: {number(most)}",
+        f"most at {name}: {number(by_replica[name].median)}",
     ]
     if mean is not None:
         evidence.append(f"{seconds(mean.seconds)} in the mean from choosing a replica to sending the request")
@@ -101,7 +99,7 @@ def engines_idle(case: Case) -> str:
     """That the engines would take more, as far as they tell."""
     if all(member.waiting is None for member in case.takers):
         return "the engines do not tell whether they would take more"
-    idle = sum(member.waiting is not None and not member.queues for member in case.takers)
+    idle = sum(member.idle for member in case.takers)
     return (
         f"waiting in the engines: {number(case.waiting.median)}; {idle} of "
         f"{counted(len(case.takers), 'ready replica')} would take more at once"

@@ -39,10 +39,8 @@ REFUSALS = {
 
 def requests_shed(case: Case) -> Iterator[Verdict]:
     """The router refused requests for want of room. That is its own limit unless the engines are full."""
-    shed = {
-        reason: count for reason, count in case.window.growths("reason", "shed_total").items() if count > 0
-    }
-    refused = {reason: shed[reason] for reason in REFUSALS if reason in shed}
+    shed = case.window.growths("reason", "shed_total")
+    refused = {reason: shed[reason] for reason in REFUSALS if shed.get(reason, 0.0) > 0}
     if not refused:
         return
     reason = max(refused, key=lambda one: refused[one])

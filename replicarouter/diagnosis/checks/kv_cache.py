@@ -21,7 +21,8 @@ LOOKED_UP = 100
 def kv_pressure(case: Case) -> Iterator[Verdict]:
     """A KV cache is full all the time, or engines push requests out to make room."""
     full = [member for member in case.members if member.kv is not None and member.kv.floor >= KV_FULL]
-    pushed = {name: count for name, count in _preemptions(case).items() if count}
+    preemptions = case.window.growths("replica", "engine_preemptions_total")
+    pushed = {name: count for name, count in preemptions.items() if count}
     if not full and not pushed:
         return
     evidence = []
@@ -47,10 +48,6 @@ def kv_pressure(case: Case) -> Iterator[Verdict]:
         setting="gpu_memory_utilization",
         replica=concerned.pop() if len(concerned) == 1 else "",
     )
-
-
-def _preemptions(case: Case) -> dict[str, float]:
-    return case.window.growths("replica", "engine_preemptions_total")
 
 
 def not_cold(case: Case) -> Iterator[Verdict]:

@@ -71,10 +71,8 @@ def held_before_scheduler(case: Case) -> Iterator[Verdict]:
         return
     count = sum(member.unexplained.median for member in found if member.unexplained is not None)
     ours = sum(member.with_engine.median for member in found)
-    streaming = sum(
-        case.window.course("requests_outstanding", replica=member.name, stage="streaming").median
-        for member in found
-    )
+    streams = case.window.courses("replica", "requests_outstanding", stage="streaming")
+    streaming = sum(streams[member.name].median for member in found if member.name in streams)
     known = sum(_in_engine(member) for member in found)
     slow_readers = streaming - known >= ON_THE_WAY_OUT * count
     yield Verdict(

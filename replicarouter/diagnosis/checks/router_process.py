@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from replicarouter.diagnosis.case import Case
 from replicarouter.diagnosis.verdict import Side, Verdict
-from replicarouter.diagnosis.words import number, percent, seconds
+from replicarouter.diagnosis.words import number, percent, power_of_two, seconds
 
 DESCRIPTORS_NEAR = 0.85
 """Share of the descriptors from which on they are scarce: the router refuses clients at seven eighths of
@@ -12,6 +12,9 @@ what it can use, since the operating system would refuse in no words at all."""
 
 DESCRIPTORS_FREE = 0.5
 """Share below which a refusal as overloaded must have had another reason."""
+
+FEWEST_DESCRIPTORS = 4096
+"""A limit below this is not worth setting."""
 
 CORE_FULL = 0.9
 """Share of one core, which is all that an event loop can use: above it, requests wait for their turn."""
@@ -59,7 +62,7 @@ def file_descriptors(case: Case) -> Iterator[Verdict]:
             "The router runs out of file descriptors",
             (*evidence, f"connections: {number(connections)} of clients, {number(busy)} to replicas"),
             f"the open-files limit (`ulimit -n`, LimitNOFILE= in systemd): {wanted}raise it to at least "
-            f"{_descriptors(used, limit)}",
+            f"{max(FEWEST_DESCRIPTORS, power_of_two(2 * max(used, limit)))}",
             setting="LimitNOFILE",
         )
     elif refused:
@@ -73,25 +76,18 @@ def file_descriptors(case: Case) -> Iterator[Verdict]:
         )
 
 
-def _descriptors(used: float, limit: float) -> str:
-    enough = 4096
-    while enough < 2 * max(used, limit):
-        enough *= 2
-    return str(enough)
-
-
 def router_cpu(case: Case) -> Iterator[Verdict]:
     """The event loop has more to do than one core can, or gets too little of it."""
     lag = case.window.course("event_loop_lag_seconds")
     share = core_share(case)
     full = share is not None and share >= CORE_FULL
-    lasting = LAG_OF_OTHERS if share is not None and share < CORE_IDLE else LAG_LASTING
+    starved = share is not None and share < CORE_IDLE
+    lasting = LAG_OF_OTHERS if starved else LAG_LASTING
     long_enough = not case.window.rates or case.window.seconds >= LAG_WINDOW
     late = long_enough and lag.median >= LAG and lag.floor >= lasting
     if not full and not late:
         return
     used = [] if share is None else [f"it used {percent(share)} of a core"]
-    starved = share is not None and share < CORE_IDLE
     title = (
         "The router gets too little of the processor" if starved else "The router's processor core is full"
     )

@@ -46,8 +46,7 @@ class _Signs:
 
 def stalled_replica(case: Case) -> Iterator[Verdict]:
     """The router has found it so, or its step counter stands still while no byte comes."""
-    for member in case.members:
-        signs = _signs(case, member)
+    for member, signs in _signs(case):
         if not signs.enough or not (signs.judged or member.with_engine.floor >= 1):
             continue
         yield Verdict(
@@ -73,15 +72,23 @@ def _evidence(case: Case, member: Member, signs: _Signs) -> Iterator[str]:
         yield f"the router has found it stalled; its state is {member.state}"
 
 
-def _signs(case: Case, member: Member) -> _Signs:
-    last, name = case.window.last, member.name
-    age = last.by("replica", "engine_scrape_age_seconds").get(name, 0.0)
-    return _Signs(
-        judged=name in stalled_now(case),
-        silence=last.by("replica", "replica_silence_seconds").get(name, 0.0),
-        frozen=_frozen(case, member, case.window.courses("replica", "engine_steps_total").get(name)),
-        mute=age if member.running is None and age >= SILENT else 0.0,
-    )
+def _signs(case: Case) -> Iterator[tuple[Member, _Signs]]:
+    """Of each replica; every series is gone through once for all of them."""
+    last, judged = case.window.last, stalled_now(case)
+    silences = last.by("replica", "replica_silence_seconds")
+    ages = last.by("replica", "engine_scrape_age_seconds")
+    steps = case.window.courses("replica", "engine_steps_total")
+    for member in case.members:
+        age = ages.get(member.name, 0.0)
+        yield (
+            member,
+            _Signs(
+                judged=member.name in judged,
+                silence=silences.get(member.name, 0.0),
+                frozen=_frozen(case, member, steps.get(member.name)),
+                mute=age if member.running is None and age >= SILENT else 0.0,
+            ),
+        )
 
 
 def _frozen(case: Case, member: Member, steps: Course | None) -> bool | None:
