@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
 DEMO ?=
-# Tests wait for one another more than for the processor.
-JOBS ?= 3
+# Processes that run tests side by side; those that time things want a core each.
+JOBS ?= 2
 
 .PHONY: demo test lint tests test-real-engine bench clean
 

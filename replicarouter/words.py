@@ -9,6 +9,13 @@ def counted(count: float, word: str) -> str:
     return f"{shown} {word}" if count == 1 else f"{shown} {word}s"
 
 
+def seconds_text(value: float | None) -> str:
+    """A duration in seconds or, below one, milliseconds; a dash when it is unknown."""
+    if value is None:
+        return "–"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+
+
 def printable(text: str) -> str:
     """A text of others, with an escape for each character that could move a cursor or begin another line."""
     if text.isprintable():

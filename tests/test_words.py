@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicarouter.words import counted, printable
+from replicarouter.words import counted, printable, seconds_text
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,14 @@ def test_only_one_is_no_several(count: float, told: str) -> None:
 def test_no_text_of_others_moves_a_cursor_or_begins_a_line(text: str, told: str) -> None:
     assert printable(text) == told
     assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((None, "–"), (0.0115, "12 ms"), (0.0123, "12 ms"), (0.999, "999 ms")),
+        *((1.0, "1.00 s"), (2.5, "2.50 s"), (75.128, "75.13 s")),
+    ],
+)
+def test_duration(value: float | None, text: str) -> None:
+    assert seconds_text(value) == text

@@ -41,13 +41,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def seconds(value: float | None) -> str:
-    """A duration in seconds or, below one, milliseconds; a dash when it is unknown."""
-    if value is None:
-        return "–"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms"
-
-
 def median(values: Sequence[float]) -> float | None:
     """The middle one; None of nothing."""
     ordered = sorted(values)

@@ -4,7 +4,8 @@ from types import TracebackType
 from typing import TextIO
 
 from replicarouter.demo.figures import Look
-from replicarouter.demo.text import flag, number, seconds_text
+from replicarouter.demo.text import flag, number
+from replicarouter.words import seconds_text
 
 
 class PlainLines:

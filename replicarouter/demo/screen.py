@@ -10,7 +10,8 @@ from rich.text import Text
 
 from replicarouter.demo.figures import Look
 from replicarouter.demo.ledger import LedgerReading
-from replicarouter.demo.text import flag, number, seconds_text, share
+from replicarouter.demo.text import flag, number, share
+from replicarouter.words import seconds_text
 
 ALARM = "bold red"
 QUIET = "dim"

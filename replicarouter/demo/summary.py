@@ -6,12 +6,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.demo.figures import Seen
 from replicarouter.demo.ledger import LedgerReading
-from replicarouter.demo.text import flag, number, seconds_text
+from replicarouter.demo.text import flag, number
 from replicarouter.diagnosis.judge import diagnose
 from replicarouter.diagnosis.snapshot import Snapshot, without_buckets
 from replicarouter.diagnosis.text import conclusion
 from replicarouter.diagnosis.window import Window
 from replicarouter.loadgen.report import Tally, percentile
+from replicarouter.words import seconds_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

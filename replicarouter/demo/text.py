@@ -6,13 +6,6 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 
-def seconds_text(value: float | None) -> str:
-    """A duration in seconds or, below one, milliseconds; a dash when it is unknown."""
-    if value is None:
-        return "–"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms"
-
-
 def share(value: float | None) -> str:
     """A ratio as a percentage; a dash when it is unknown."""
     return "–" if value is None else f"{value:.1%}"

@@ -2,20 +2,12 @@
 
 import pytest
 
-from replicarouter.demo.text import flag, number, seconds_text, share
+from replicarouter.demo.text import flag, number, share
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (0, "0"), (12345, "12,345"), (99.7, "100")])
 def test_count(value: float | None, text: str) -> None:
     assert number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "–"), (0.0115, "12 ms"), (0.999, "999 ms"), (1.0, "1.00 s"), (75.128, "75.13 s")],
-)
-def test_duration(value: float | None, text: str) -> None:
-    assert seconds_text(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (0.0, "0.0%"), (0.125, "12.5%"), (1.0, "100.0%")])

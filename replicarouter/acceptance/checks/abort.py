@@ -9,7 +9,8 @@ from replicarouter.acceptance.finding import Finding, Status, failed, passed, sk
 from replicarouter.acceptance.pace import until
 from replicarouter.acceptance.pages import sum_at_engines
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import addresses, seconds
+from replicarouter.acceptance.words import addresses
+from replicarouter.words import seconds_text
 
 SOON = 1.0
 """Seconds in which the engine must have let go."""
@@ -48,7 +49,7 @@ async def run(scene: Scene, model: str) -> Finding:
     if bad.status is not Status.PASS:
         return bad
     slowest = max(one.figures["seconds"] for one in findings)
-    told = f"the engine is free after {seconds(slowest)} at most, at {addresses(findings)}, by {whose}"
+    told = f"the engine is free after {seconds_text(slowest)} at most, at {addresses(findings)}, by {whose}"
     return passed(told, seconds=slowest)
 
 
@@ -97,8 +98,8 @@ async def _leave(scene: Scene, model: str, door: Door, count: Count) -> Finding:
 
     took = await until(free, scene.clock, within=PATIENCE)
     if took is not None and took <= SOON:
-        return passed(f"{door.name}: free after {seconds(took)}", seconds=took)
-    told = f"for {seconds(took)}" if took is not None else f"for more than {PATIENCE:g} s"
+        return passed(f"{door.name}: free after {seconds_text(took)}", seconds=took)
+    told = f"for {seconds_text(took)}" if took is not None else f"for more than {PATIENCE:g} s"
     return failed(
         f"{where}, {told}",
         "does a proxy between hold the connection open? Engines stop when theirs closes; other traffic on the"

@@ -13,7 +13,8 @@ from replicarouter.acceptance.limits import binding, bounds
 from replicarouter.acceptance.pace import together
 from replicarouter.acceptance.pages import RouterPage
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import by_value, counted, median, names, seconds
+from replicarouter.acceptance.words import by_value, counted, median, names
+from replicarouter.words import seconds_text
 
 TOKENS = 64
 _SMALL_LEVELS = (1, 4, 8)
@@ -160,7 +161,7 @@ def _finding(levels: Sequence[Level], what_holds: str) -> Finding:
     """Judge all levels; `what_holds` is the cure where the router held streams."""
     figures = {"levels": [level.document() for level in levels]}
     table = (
-        f"{counted(level.streams, 'stream')}: TTFT {seconds(level.ttft)}, ITL {seconds(level.itl)}"
+        f"{counted(level.streams, 'stream')}: TTFT {seconds_text(level.ttft)}, ITL {seconds_text(level.itl)}"
         for level in levels
     )
     told = "; ".join(table) + " (medians)"
@@ -170,7 +171,9 @@ def _finding(levels: Sequence[Level], what_holds: str) -> Finding:
             return failed(why, "see the router's access log, and the engines' logs at this time", **figures)
     for level in levels:
         if level.held:
-            held = f"the router held {level.held} for up to {seconds(level.longest)} until others had ended"
+            held = (
+                f"the router held {level.held} for up to {seconds_text(level.longest)} until others had ended"
+            )
             return failed(f"at {level.streams} streams {held}; {told}", what_holds, **figures)
         if level.late:
             unsure = "" if level.replicas else ", or one of them is slow"
@@ -182,10 +185,10 @@ def _finding(levels: Sequence[Level], what_holds: str) -> Finding:
             )
     if slow := levels[-1].slow:
         ttfts = levels[-1].ttfts
-        long = by_value({name: seconds(ttfts[name]) for name in slow})
+        long = by_value({name: seconds_text(ttfts[name]) for name in slow})
         return warned(
-            f"all came whole, but first tokens take {long}, and {seconds(min(ttfts.values()))} elsewhere;"
-            f" {told}",
+            f"all came whole, but first tokens take {long}, and {seconds_text(min(ttfts.values()))}"
+            f" elsewhere; {told}",
             "compare GPU, flags, load and network of the slow with the others'",
             **figures,
         )

@@ -10,7 +10,8 @@ from replicarouter.acceptance.finding import Finding, failed, passed, warned
 from replicarouter.acceptance.pace import at_each
 from replicarouter.acceptance.prompts import user
 from replicarouter.acceptance.scene import Scene
-from replicarouter.acceptance.words import by_value, seconds, several
+from replicarouter.acceptance.words import by_value, several
+from replicarouter.words import seconds_text
 
 TOKENS = 96
 _MARKS = ("<think>", "</think>")
@@ -63,14 +64,14 @@ def _finding(found: Manner, answer: Answer) -> Finding:
         return passed("no thinking is seen: the first token is the first of the answer", **figures)
     if answer.text_at is None:
         return passed(
-            f"kept apart: the first token ({seconds(answer.ttft)}) is one of thinking; the answer's first"
-            f" comes after more than {TOKENS} tokens, so measure it by answer_ttft_seconds",
+            f"kept apart: the first token ({seconds_text(answer.ttft)}) is one of thinking; the answer's"
+            f" first comes after more than {TOKENS} tokens, so measure it by answer_ttft_seconds",
             **figures,
         )
     first_text = answer.text_at - answer.asked_at
     return passed(
-        f"kept apart: first token after {seconds(answer.ttft)}, first of the answer after"
-        f" {seconds(first_text)}",
+        f"kept apart: first token after {seconds_text(answer.ttft)}, first of the answer after"
+        f" {seconds_text(first_text)}",
         answer_ttft=first_text,
         **figures,
     )
