@@ -1,6 +1,7 @@
 """The record of one client request: what it asked for, where it is, and how it ended."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -43,6 +44,7 @@ class PastAttempt(NamedTuple):
     ended_at: float
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Exchange:
     """One request with everything that happened to it. Times are seconds on the router's clock.
 
@@ -56,56 +58,53 @@ class Exchange:
     body yet.
     `asked_model` is what the client called the model, `model` what is told of it everywhere.
     `policy` is the one that chose its replica, `affinity` how it came to it.
-    A time of 0 means: has not happened. What most requests never change is kept on the class.
+    A time of 0 means: has not happened. With slots, because an object with this many attributes (over 30)
+    is else slow: Python gives each one a dictionary of its own.
     """
 
-    caller = ""
-    peer = ""
-    priority = 0
+    method: str
+    path: str
+    endpoint: str
+    accepted_at: float
+    client_id: str = ""
+    upstream_id: str = ""
+    caller: str = ""
+    peer: str = ""
+    priority: int = 0
     trace: Trace = UNTRACED
     past: tuple[PastAttempt, ...] = ()
-    model = ""
-    asked_model = ""
-    replica = ""
-    stage = Stage.RECEIVING
-    received_at = 0.0
-    uploaded_at = 0.0
-    leased_at = 0.0
-    sent_at = 0.0
-    head_at = 0.0
-    first_content_at = 0.0
-    first_answer_at = 0.0
-    last_byte_at = 0.0
-    commented_at = 0.0
-    commented_after = 0.0
-    held = False
-    reasoned = False
-    ended_at = 0.0
-    status = 0
-    bytes_in = 0
-    bytes_out = 0
-    outcome = UNSETTLED
-    prompt_tokens = 0
+    model: str = ""
+    asked_model: str = ""
+    replica: str = ""
+    stage: Stage = Stage.RECEIVING
+    received_at: float = 0.0
+    uploaded_at: float = 0.0
+    leased_at: float = 0.0
+    sent_at: float = 0.0
+    head_at: float = 0.0
+    first_content_at: float = 0.0
+    first_answer_at: float = 0.0
+    last_byte_at: float = 0.0
+    commented_at: float = 0.0
+    commented_after: float = 0.0
+    held: bool = False
+    reasoned: bool = False
+    ended_at: float = 0.0
+    status: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    outcome: str = UNSETTLED
+    prompt_tokens: int = 0
     cached_tokens: int | None = None
-    completion_tokens = 0
-    attempts = 0
-    policy = ""
-    affinity = "none"
-    in_band_error = False
-    in_band_busy = False
-    given_up = False
+    completion_tokens: int = 0
+    attempts: int = 0
+    policy: str = ""
+    affinity: str = "none"
+    in_band_error: bool = False
+    in_band_busy: bool = False
+    given_up: bool = False
     interrupted: RouterError | None = None
     on_interrupt: Callable[[], bool] | None = None
-
-    def __init__(
-        self, *, method: str, path: str, endpoint: str, accepted_at: float, client_id: str = ""
-    ) -> None:
-        self.method = method
-        self.path = path
-        self.endpoint = endpoint
-        self.accepted_at = accepted_at
-        self.client_id = client_id
-        self.upstream_id = client_id
 
     @property
     def last_word_at(self) -> float:

@@ -10,7 +10,7 @@ from replicarouter.clock import Clock
 from replicarouter.exchange import CLIENT_GONE, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.protocol.headers import usable_request_id
-from replicarouter.protocol.traceparent import Tracing
+from replicarouter.protocol.traceparent import UNTRACED, Tracing
 
 REQUEST_ID = istr("X-Request-Id")
 
@@ -38,16 +38,20 @@ class Register:
         Without `headers`, since they could not be read, it has no id of its client's and belongs to no trace.
         """
         given_id = None if headers is None else headers.get(REQUEST_ID)
-        exchange = Exchange(method=method, path=path, endpoint=endpoint, accepted_at=self._clock())
         in_flight = self._ledger.in_flight
         made = self.make_id()
         upstream_id = usable_request_id(given_id) or made
         while upstream_id in in_flight:
             upstream_id = f"{upstream_id[:100]}-{next(self._serial):x}"
-        exchange.client_id = given_id or made
-        exchange.upstream_id = upstream_id
-        if headers is not None:
-            exchange.trace = self._tracing.of(headers)
+        exchange = Exchange(
+            method=method,
+            path=path,
+            endpoint=endpoint,
+            accepted_at=self._clock(),
+            client_id=given_id or made,
+            upstream_id=upstream_id,
+            trace=UNTRACED if headers is None else self._tracing.of(headers),
+        )
         in_flight[upstream_id] = exchange
         return exchange
 
