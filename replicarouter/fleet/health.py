@@ -3,25 +3,19 @@
 import logging
 
 from replicarouter.clock import Clock, Seldom
-from replicarouter.errors import IdleTimeout, ResponseHeadTimeout, RouterError
-from replicarouter.exchange import Exchange, Stage
 from replicarouter.fleet.cooling import Cooling
 from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.outliers import Outliers
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import STALE_AFTER_INTERVALS, Replica
-from replicarouter.fleet.stall import Finding, StallJudge, from_former_life
+from replicarouter.fleet.stall import Finding, StallJudge
+from replicarouter.fleet.work import NOTHING, Floor, OwnFloor, Work
 from replicarouter.settings import Settings
 
 log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two calls of `tick`."""
-
-AT_WORK = frozenset((Stage.SENT, Stage.STREAMING))
-SWITCHING_PROTOCOLS = 101
-TOO_MANY_REQUESTS = 429
-SERVER_ERROR = 500
 
 
 class Health(FleetListener):
@@ -30,11 +24,13 @@ class Health(FleetListener):
     A replica that fails `eject.consecutive_failures` requests in a row is ejected for a time that grows
     with each ejection. It returns on trial, with one request at a time: an answer lets it in, a failure
     ejects it again, for longer. Whoever comes in, new or back, starts slowly. How many of a pool may be
-    out is said in `Outliers.may_eject`.
+    out is said in `Outliers.may_eject`. `floor` tells of the requests at work: those of this process, if it
+    is not given.
     """
 
-    def __init__(self, fleet: Fleet, settings: Settings, clock: Clock) -> None:
+    def __init__(self, fleet: Fleet, settings: Settings, clock: Clock, floor: Floor | None = None) -> None:
         self._fleet = fleet
+        self._floor = floor or OwnFloor(fleet, settings.health.stall_end)
         self._clock = clock
         self._slow_start = settings.health.slow_start
         self._outliers = Outliers(settings.eject)
@@ -66,8 +62,7 @@ class Health(FleetListener):
             return
         enough = self._outliers.failed(replica)
         if replica.trial:
-            record = self._outliers.record(replica)
-            enough = leased_at is None or record is None or leased_at >= record.tried_at
+            enough = leased_at is None or leased_at >= replica.tried_at
         if enough:
             self._eject(replica, now, reason)
 
@@ -89,9 +84,8 @@ class Health(FleetListener):
         record = self._outliers.record(replica)
         if record is not None and record.unproven:
             record.failures = 0
-            record.tried_at = now
             log.info("replica on trial", extra={"replica": replica.name, "ejections": record.ejections})
-            replica.begin_trial()
+            replica.begin_trial(now)
             self._fleet.regroup()
         else:
             replica.start_slowly(now, self._slow_start)
@@ -106,51 +100,40 @@ class Health(FleetListener):
 
     def tick(self, now: float) -> None:
         """Let those back whose time is over, judge trials and stalls. To be called each `TICK` seconds."""
-        at_work: dict[str, list[Exchange]] = {}
-        for exchange in self._fleet.ledger.in_flight.values():
-            if exchange.stage in AT_WORK:
-                at_work.setdefault(exchange.replica, []).append(exchange)
         for replica in self._fleet.replicas:
-            exchanges = at_work.get(replica.name, [])
             if replica.health is State.EJECTED and (now >= replica.ejected_until or self._missed(replica)):
                 self._fleet.tell(replica, Event.RETURNED, "back from its ejection, on trial")
+        works = self._floor.works()
+        for replica in self._fleet.replicas:
+            work = works.get(replica.name, NOTHING)
             if replica.trial:
-                self._look_at_trial(replica, exchanges)
-            self._look_for_stall(replica, exchanges, now)
+                self._look_at_trial(replica, work)
+            self._look_for_stall(replica, work, now)
 
     def _missed(self, replica: Replica) -> bool:
         """Whether a pool of it has nobody else any more: the others have failed since it was ejected."""
         return any(not pool.ready and replica in pool.replicas for pool in self._fleet.pools.values())
 
-    def _look_at_trial(self, replica: Replica, exchanges: list[Exchange]) -> None:
-        """A response that has begun well is answer enough: its end may be far away."""
+    def _look_at_trial(self, replica: Replica, work: Work) -> None:
         record = self._outliers.record(replica)
         if record is None:
             return
-        tried = [exchange for exchange in exchanges if exchange.leased_at >= record.tried_at]
-        replica.narrow_trial(len(exchanges) - len(tried))
-        if any(_speaks_for_it(exchange) for exchange in tried):
+        replica.narrow_trial(work.at_work - work.tried)
+        if work.spoke:
             record.failures = 0
             self._prove(replica)
 
-    def _look_for_stall(self, replica: Replica, exchanges: list[Exchange], now: float) -> None:
-        waiting = [exchange for exchange in exchanges if _expects_bytes(exchange)]
-        current = [exchange for exchange in waiting if not from_former_life(exchange, replica)]
-        match self._stalls.look(replica, current, now):
+    def _look_for_stall(self, replica: Replica, work: Work, now: float) -> None:
+        match self._stalls.look(replica, work, now):
             case Finding.STALLED:
                 self._take_out_stalled(replica, now)
             case Finding.ALIVE:
                 replica.stalled = False
                 log.info("replica stall over", extra={"replica": replica.name})
-            case Finding.STILL_STALLED if not waiting:
+            case Finding.STILL_STALLED if not work.waiting:
                 self._try_stalled(replica, now)
-        ended = 0
-        for exchange in self._stalls.hopeless(replica, waiting, now):
-            if exchange.interrupted is None and exchange.interrupt(_given_up(exchange)):
-                ended += 1
-        if ended:
-            facts = {"replica": replica.name, "count": ended}
-            log.warning("requests of a stalled replica ended", extra=facts)
+        if work.waiting:
+            self._floor.give_up(replica, now, everything=self._stalls.is_hopeless(replica, now))
 
     def _take_out_stalled(self, replica: Replica, now: float) -> None:
         replica.ejected_until = now + self._outliers.sentence(replica, now)
@@ -196,19 +179,3 @@ class Health(FleetListener):
             replica.end_trial()
             self._fleet.regroup()
             self._fleet.wake(replica)
-
-
-def _expects_bytes(exchange: Exchange) -> bool:
-    """Not while its client takes nothing or still sends, and not in a conversation that may pause."""
-    return not exchange.held and exchange.status != SWITCHING_PROTOCOLS
-
-
-def _speaks_for_it(exchange: Exchange) -> bool:
-    status = exchange.status if exchange.head_at else 0
-    return 0 < status < SERVER_ERROR and status != TOO_MANY_REQUESTS
-
-
-def _given_up(exchange: Exchange) -> RouterError:
-    if exchange.stage is Stage.SENT:
-        return ResponseHeadTimeout("The replica stalled and sent no answer; try again.")
-    return IdleTimeout("The replica stalled in the middle of its answer.")

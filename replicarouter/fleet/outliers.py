@@ -15,14 +15,13 @@ class Record:
     """What one replica has against it: failures in a row and ejections in a row.
 
     `unproven`: it was ejected, and has answered nothing since. `forgiven_at`: the time from which its
-    ejections are forgotten. `tried_at`: the beginning of its trial; older requests prove nothing.
+    ejections are forgotten.
     """
 
     failures: int = 0
     ejections: int = 0
     unproven: bool = False
     forgiven_at: float = 0.0
-    tried_at: float = 0.0
 
 
 class Outliers:

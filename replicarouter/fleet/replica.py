@@ -57,8 +57,9 @@ class Replica:
 
     `most` outstanding requests it may have (0: no limit); `name` is its name in metrics and receipts;
     `weight` its share of requests, relative to the others of its pool; `origin` where it comes from:
-    `FILE`, `SETTINGS` or `ADMIN`. `trial`: it is back from an ejection, and its next request has to succeed;
-    `stalled`: it has our requests and does nothing; `probe_failing`: its last probe failed.
+    `FILE`, `SETTINGS` or `ADMIN`. `trial`: it is back from an ejection since `tried_at`, and its
+    next request has to succeed; `stalled`: it has our requests and does nothing; `probe_failing`: its last
+    probe failed.
 
     `special` are the rows of the ledger's replicas that have, or had, failures, load of others or a slow
     start. The cost of all others is what they have outstanding by their weight, which can be compared
@@ -92,6 +93,7 @@ class Replica:
     reborn_at: float = 0.0
     ejected_until: float = 0.0
     trial: bool = False
+    tried_at: float = 0.0
     cool_until: float = 0.0
     failures: deque[float] = field(default_factory=deque)
     _trial_above: int = 0
@@ -159,9 +161,11 @@ class Replica:
         """Whether it said lately that it is busy: others are preferred."""
         return now < self.cool_until
 
-    def begin_trial(self) -> None:
-        """Give it one request at a time, above those that it has from before its ejection."""
+    def begin_trial(self, now: float = 0.0) -> None:
+        """Give it one request at a time, above those that it has from before its ejection. Requests from
+        before `now` prove nothing."""
         self.trial = True
+        self.tried_at = now
         self._trial_above = self.outstanding
         # They led to the ejection, which is over; with their penalty nobody would choose it.
         self.failures.clear()

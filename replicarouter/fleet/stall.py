@@ -2,12 +2,11 @@
 frozen engine answers them, and one that has closed its port may leave open responses hanging for ever.
 What should move are the bytes of responses and the engine's own step counter."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from replicarouter.exchange import Exchange
 from replicarouter.fleet.replica import Replica
+from replicarouter.fleet.work import Work
 
 
 class Finding(Enum):
@@ -48,8 +47,8 @@ class StallJudge:
         self._fresh = fresh
         self._silences: dict[Replica, Silence] = {}
 
-    def look(self, replica: Replica, waiting: Sequence[Exchange], now: float) -> Finding:
-        """Judge `replica`; `waiting` are its requests that are sent or streaming and could go on.
+    def look(self, replica: Replica, work: Work, now: float) -> Finding:
+        """Judge `replica` by those of its requests that could go on, and belong to its present engine.
 
         Stalled: for `after` seconds it had such requests, no byte came, and all the while its steps stood
         still or its probes failed. Where neither is known to be so, it may just be slow.
@@ -57,16 +56,15 @@ class StallJudge:
         steps = self._steps(replica, now)
         silence = self._silences.get(replica)
         if silence is None:
-            if waiting and self._after:
+            if work.current and self._after:
                 self._silences[replica] = Silence(now, steps)
             return Finding.NOTHING
-        heard_at = max([replica.heard_at, *(exchange.last_word_at for exchange in waiting)])
-        if silence.broken_by(steps, heard_at):
+        if silence.broken_by(steps, max(replica.heard_at, work.heard_at)):
             del self._silences[replica]
             return Finding.ALIVE if silence.stalled else Finding.NOTHING
         if silence.stalled:
             return Finding.STILL_STALLED
-        if not waiting:
+        if not work.current:
             del self._silences[replica]
         elif not silence.goes_on(steps, probe_failing=replica.probe_failing):
             silence.since, silence.steps = now, steps
@@ -79,30 +77,13 @@ class StallJudge:
         reading = replica.fresh_reading(now, self._fresh)
         return None if reading is None else reading.engine.steps
 
-    def hopeless(self, replica: Replica, waiting: Sequence[Exchange], now: float) -> Sequence[Exchange]:
-        """Those of its requests that nobody will answer: it has been stalled for `end` seconds, or its port
-        was closed and is open again since it last said anything on them."""
-        if not self._end:
-            return ()
+    def is_hopeless(self, replica: Replica, now: float) -> bool:
+        """Whether nobody will answer its requests: it has been stalled for `end` seconds."""
         silence = self._silences.get(replica)
-        if silence is not None and silence.stalled and now - silence.since >= self._end:
-            return waiting
-        return [
-            exchange
-            for exchange in waiting
-            if from_former_life(exchange, replica) and now - quiet_since(exchange) >= self._end
-        ]
+        return (
+            bool(self._end) and silence is not None and silence.stalled and now - silence.since >= self._end
+        )
 
     def forget(self, replica: Replica) -> None:
         """Begin anew with it: it gets another chance, or has left the fleet."""
         self._silences.pop(replica, None)
-
-
-def quiet_since(exchange: Exchange) -> float:
-    """When something last happened to a request that was sent."""
-    return max(exchange.sent_at, exchange.last_word_at)
-
-
-def from_former_life(exchange: Exchange, replica: Replica) -> bool:
-    """Whether it was sent to an engine that has been replaced since."""
-    return quiet_since(exchange) < replica.reborn_at

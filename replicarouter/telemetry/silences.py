@@ -2,7 +2,7 @@
 
 from replicarouter.exchange import Stage
 from replicarouter.fleet.registry import Fleet
-from replicarouter.fleet.stall import quiet_since
+from replicarouter.fleet.work import quiet_since
 
 WITH_ENGINE = frozenset((Stage.SENT, Stage.STREAMING))
 
