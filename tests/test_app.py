@@ -163,7 +163,7 @@ async def test_a_drain_waits_until_a_slow_client_has_what_was_relayed(start: Sta
     client = await connect(router)
     client.wire.pause()
     await client.send(chat(stream=False))
-    front = router._front
+    front = router._plane._front
     assert front is not None
     await eventually(lambda: front.unwritten, "the client does not take what is relayed")
 

@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 
 from replicarouter.clock import Clock
-from replicarouter.fleet.fetch import read_whole
+from replicarouter.fleet.fetch import OK, Client, Place
 from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
@@ -46,13 +46,14 @@ class Prober(FleetListener):
     """
 
     def __init__(
-        self, fleet: Fleet, session: aiohttp.ClientSession, settings: HealthSettings, clock: Clock
+        self, fleet: Fleet, client: Client, settings: HealthSettings, clock: Clock
     ) -> None:
         self._fleet = fleet
-        self._session = session
+        self._client = client
         self._settings = settings
         self._clock = clock
         self._tallies: dict[Replica, Tally] = {}
+        self._places: dict[Replica, Place] = {}
         self._running: set[Replica] = set()
         self._watches = Watches(self.probe, settings.interval, "probe")
         self._tasks = TaskSet()
@@ -83,6 +84,7 @@ class Prober(FleetListener):
         """Probe it no more, and forget it."""
         self._watches.remove(replica)
         self._tallies.pop(replica, None)
+        self._places.pop(replica, None)
 
     async def probe(self, replica: Replica) -> None:
         """Ask once, and move the replica by what it says and how often it said so."""
@@ -112,19 +114,17 @@ class Prober(FleetListener):
 
     async def _ask(self, replica: Replica) -> str:
         """Ask for health and models, and say what is wrong, or nothing."""
-        url = replica.settings.url.rstrip("/")
-        async with self._session.get(f"{url}/health", allow_redirects=False) as answer:
-            if answer.status != 200:
-                return f"/health answers {answer.status}"
-        if replica.settings.models:
-            self._pass(replica)
-            return ""
-        async with self._session.get(
-            f"{url}/v1/models", allow_redirects=False, headers=_credentials(replica)
-        ) as answer:
-            if answer.status != 200:
-                return f"/v1/models answers {answer.status}"
-            cards = _cards(await read_whole(answer, MAX_ANSWER))
+        with self._client.visit(self._place(replica)) as visit:
+            health = await visit.ask("/health")
+            if health.status != OK:
+                return f"/health answers {health.status}"
+            if replica.settings.models:
+                self._pass(replica)
+                return ""
+            answer = await visit.ask("/v1/models", most=MAX_ANSWER, key=_key(replica))
+        if answer.status != OK:
+            return f"/v1/models answers {answer.status}"
+        cards = _cards(answer.body)
         if cards is None:
             return "/v1/models answers something else than a model list"
         if cards:
@@ -140,12 +140,18 @@ class Prober(FleetListener):
         if tally.version_asked:
             return
         tally.version_asked = True
-        url = f"{replica.settings.url.rstrip('/')}/version"
         with suppress(aiohttp.ClientError, OSError):
             async with asyncio.timeout(self._settings.timeout):
-                async with self._session.get(url, allow_redirects=False) as answer:
-                    if answer.status == 200:
-                        replica.engine_version = _version(await read_whole(answer, MAX_VERSION))
+                with self._client.visit(self._place(replica)) as visit:
+                    answer = await visit.ask("/version", most=MAX_VERSION)
+            if answer.status == OK:
+                replica.engine_version = _version(answer.body)
+
+    def _place(self, replica: Replica) -> Place:
+        place = self._places.get(replica)
+        if place is None:
+            place = self._places[replica] = self._client.place(replica.settings.url)
+        return place
 
     def _tally(self, replica: Replica) -> Tally:
         if replica not in self._fleet:
@@ -224,9 +230,9 @@ def _version(document: bytes) -> str:
     return version[:64] if isinstance(version, str) else ""
 
 
-def _credentials(replica: Replica) -> dict[str, str]:
+def _key(replica: Replica) -> str:
     key = replica.settings.api_key
-    return {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+    return "" if key is None else key.get_secret_value()
 
 
 def _cards(document: bytes) -> list[dict[str, Any]] | None:

@@ -7,7 +7,7 @@ import aiohttp
 
 from replicarouter.clock import Clock
 from replicarouter.engines import DIALECTS, PARSER, detect
-from replicarouter.fleet.fetch import read_whole
+from replicarouter.fleet.fetch import OK, Client, Place
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
 from replicarouter.fleet.watches import Watches
@@ -23,13 +23,14 @@ class Scraper(FleetListener):
     """Takes a reading of every replica each interval. A replica without a page simply has none."""
 
     def __init__(
-        self, fleet: Fleet, session: aiohttp.ClientSession, settings: ScrapeSettings, clock: Clock
+        self, fleet: Fleet, client: Client, settings: ScrapeSettings, clock: Clock
     ) -> None:
         self._fleet = fleet
-        self._session = session
+        self._client = client
         self._settings = settings
         self._clock = clock
         self._watches = Watches(self.scrape, settings.interval, "scrape")
+        self._places: dict[Replica, Place] = {}
 
     def start(self) -> None:
         """Go on scraping in the background, whoever is in the fleet."""
@@ -46,22 +47,22 @@ class Scraper(FleetListener):
     def removed(self, replica: Replica) -> None:
         """Take no more readings of it."""
         self._watches.remove(replica)
+        self._places.pop(replica, None)
 
     async def scrape(self, replica: Replica) -> None:
         """Take one reading; a page that cannot be had leaves the last one to grow old."""
         if self._fleet.leaves_alone(replica, self._clock()):
             return
-        url = f"{replica.settings.url.rstrip('/')}/metrics"
         try:
             async with asyncio.timeout(max(self._settings.interval, 1.0)):
-                async with self._session.get(url, allow_redirects=False) as answer:
-                    if answer.status != 200:
-                        return
-                    page = await read_whole(answer, MAX_PAGE)
+                with self._client.visit(self._place(replica)) as visit:
+                    answer = await visit.ask("/metrics", most=MAX_PAGE)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             log.debug("no reading", extra={"replica": replica.name, "error": type(error).__name__})
             return
-        samples = PARSER.parse(page)
+        if answer.status != OK:
+            return
+        samples = PARSER.parse(answer.body)
         configured = replica.settings.engine
         dialect = detect(samples) if configured == "auto" else DIALECTS[configured]
         replica.engine = dialect.name
@@ -70,3 +71,9 @@ class Scraper(FleetListener):
         if replica.restarts > before:
             facts = {"replica": replica.name, "restarts": replica.restarts}
             log.warning("engine restarted", extra=facts)
+
+    def _place(self, replica: Replica) -> Place:
+        place = self._places.get(replica)
+        if place is None:
+            place = self._places[replica] = self._client.place(replica.settings.url)
+        return place

@@ -22,7 +22,8 @@ WARN_EVERY = 60.0
 
 
 class Entrance:
-    """Listens for clients of `front`, and stops while there are no descriptors left for them."""
+    """Listens for clients of `front`, and stops while there are no descriptors left for them. `shared`: other
+    processes listen on the same port, and the operating system deals the clients out."""
 
     def __init__(
         self,
@@ -31,7 +32,9 @@ class Entrance:
         *,
         tls: ssl.SSLContext | None = None,
         handshake: float | None = None,
+        shared: bool = False,
     ) -> None:
+        self._shared = shared
         self._front = front
         self._descriptors = descriptors
         self._tls = tls
@@ -53,7 +56,13 @@ class Entrance:
         """Listen on every address of `host`. Raises `CannotListen`, as when the port is taken."""
         try:
             server = await self._loop.create_server(
-                self._front, host, port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=self._handshake
+                self._front,
+                host,
+                port,
+                backlog=BACKLOG,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake,
+                reuse_port=self._shared,
             )
         except OSError as error:
             raise CannotListen(host, port, error) from error

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from aiohttp import hdrs
@@ -40,6 +40,12 @@ log = logging.getLogger(__name__)
 
 MESSAGES_API = "/v1/messages"
 
+Later = Callable[[], Awaitable[LocalAnswer]]
+"""Fetches an answer that another process has."""
+
+Local = Callable[[str, str], LocalAnswer | Later | None]
+"""The router's own answer to a path and a query; None when the path is no own one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -60,7 +66,7 @@ class Rooms:
     courier: Courier
     intake: Intake
     endpoints: Endpoints
-    local: Callable[[str, str], LocalAnswer | None]
+    local: Local
     reception: Reception
     register: Register
     aliases: dict[str, str]
@@ -90,9 +96,10 @@ class Corridor:
         rooms = self._rooms
         endpoint = rooms.endpoints.find(path)
         if endpoint is None or endpoint.added or not rooms.reception.plain:
-            kept = self._receive_caller(request, caller, endpoint, path, query)
-            if kept is not None:
-                return kept
+            local = self._receive_caller(request, caller, endpoint, path, query)
+            if local is not None:
+                answer = local if isinstance(local, LocalAnswer) else await local()
+                return self._answer_locally(request, caller, answer)
         label = OTHER if endpoint is None else endpoint.label
         exchange = rooms.register.open(message.method, path, label, message.headers)
         exchange.caller, exchange.priority = caller.name, caller.priority
@@ -138,20 +145,17 @@ class Corridor:
         endpoint: Endpoint | None,
         path: str,
         query: str,
-    ) -> bool | None:
-        """Note who asks; answer if it is the router itself that is asked.
-
-        Whether the connection may serve another request; None when the request is for a replica.
-        """
+    ) -> LocalAnswer | Later | None:
+        """Note who asks; the answer if it is the router itself that is asked, None when a replica is."""
         message, rooms = request.message, self._rooms
         if not rooms.reception.plain:
             caller.refusal = rooms.reception.welcome(message, path, caller)
-        local = rooms.reception.preflight(message)
+        local: LocalAnswer | Later | None = rooms.reception.preflight(message)
         if local is None and caller.refusal is None and (endpoint is None or endpoint.added):
             local = rooms.local(path, query)
             if local is not None and message.method not in ("GET", "HEAD"):
                 local = error_answer(MethodNotAllowed("Use GET on this path.", allow="GET, HEAD"))
-        return None if local is None else self._answer_locally(request, caller, local)
+        return local
 
     def _answer_locally(self, request: InboundRequest, caller: Caller, answer: LocalAnswer) -> bool:
         """Write one of the router's own answers; these are no exchanges and are not counted."""

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-import aiohttp
 import pytest_asyncio
 from aiohttp import web
+
+from replicarouter.fleet.fetch import Client, LookConnector
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +25,7 @@ class Engine:
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
     running: web.AppRunner | None = None
+    _peers: list[object] = field(default_factory=list)
 
     def says(self, path: str, *pieces: bytes, status: int = 200) -> None:
         self.answers[path] = (status, list(pieces))
@@ -43,6 +45,8 @@ class Engine:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, request.headers.get("Authorization")))
+        if request.protocol not in self._peers:
+            self._peers.append(request.protocol)
         if self.silent or request.path == self.silent_at:
             await asyncio.Event().wait()
         status, pieces = self.answers.get(request.path, (404, []))
@@ -56,6 +60,11 @@ class Engine:
                 await self.held.wait()
             await response.write(piece)
         return response
+
+    @property
+    def connections(self) -> int:
+        """On how many connections it was asked."""
+        return len(self._peers)
 
     def times(self, path: str) -> int:
         """How often `path` was asked for."""
@@ -74,8 +83,8 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 @pytest_asyncio.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """A session as the router makes it for probes and scrapes."""
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(connector=connector) as one:
-        yield one
+async def client() -> AsyncIterator[Client]:
+    """A client as the router makes it for probes."""
+    one = Client(LookConnector(limit=0, force_close=True))
+    yield one
+    await one.close()

@@ -5,10 +5,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
+from replicarouter.fleet.fetch import Client
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import Event, State
 from replicarouter.fleet.probe import Prober
@@ -23,14 +23,14 @@ Watch = Callable[..., tuple[Prober, Replica]]
 
 
 @pytest_asyncio.fixture
-async def watch(engine: Engine, session: aiohttp.ClientSession) -> AsyncIterator[Watch]:
+async def watch(engine: Engine, client: Client) -> AsyncIterator[Watch]:
     """A prober over a fleet of the engine alone; options are those of `health`."""
     probers: list[Prober] = []
 
     def make(own: dict[str, Any] | None = None, **health: Any) -> tuple[Prober, Replica]:
         fleet = Fleet([replica_settings("a", **{"url": engine.url, **(own or {})})], Ledger())
         settings = HealthSettings(**{"interval": 3600.0, "timeout": 5.0, **health})
-        prober = Prober(fleet, session, settings, time.monotonic)
+        prober = Prober(fleet, client, settings, time.monotonic)
         probers.append(prober)
         return prober, fleet.replicas[0]
 
@@ -216,13 +216,13 @@ async def test_probes_go_on_until_stopped(engine: Engine, watch: Watch) -> None:
     assert engine.times("/health") == asked + 1
 
 
-async def test_a_round_asks_every_replica(engine: Engine, session: aiohttp.ClientSession) -> None:
+async def test_a_round_asks_every_replica(engine: Engine, client: Client) -> None:
     names = ("a", "b", "c")
     fleet = Fleet([replica_settings(name, url=f"{engine.url}/{name}") for name in names], Ledger())
     for name in names:
         engine.says(f"/{name}/health", b"")
         engine.says(f"/{name}/v1/models", b'{"data":[{"id":"m1"}]}')
-    await Prober(fleet, session, HealthSettings(), time.monotonic).probe_all()
+    await Prober(fleet, client, HealthSettings(), time.monotonic).probe_all()
 
     assert [replica.state for replica in fleet] == [State.READY] * 3
 
@@ -294,11 +294,11 @@ async def test_a_host_that_is_no_name_fails_like_any_other(watch: Watch) -> None
 
 
 @pytest_asyncio.fixture
-async def members(engine: Engine, session: aiohttp.ClientSession) -> AsyncIterator[tuple[Fleet, Prober]]:
+async def members(engine: Engine, client: Client) -> AsyncIterator[tuple[Fleet, Prober]]:
     """The fleet of the engine alone, ready, and its prober; two probes in a row are too many to fail."""
     fleet = Fleet([replica_settings("a", url=engine.url)], Ledger())
     settings = HealthSettings(interval=0.05, timeout=0.1, unhealthy_after=2)
-    prober = Prober(fleet, session, settings, time.monotonic)
+    prober = Prober(fleet, client, settings, time.monotonic)
     fleet.listeners.append(prober)
     await prober.probe_all()
     yield fleet, prober

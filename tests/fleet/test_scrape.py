@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import pytest
 
+from replicarouter.fleet.fetch import Client
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
@@ -28,12 +28,12 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def watch(engine: Engine, session: aiohttp.ClientSession, clock: HandClock) -> Watch:
+def watch(engine: Engine, client: Client, clock: HandClock) -> Watch:
     """A scraper over a fleet of the engine alone."""
 
     def make(interval: float = 3600.0, **own: Any) -> tuple[Scraper, Replica]:
         fleet = Fleet([replica_settings("a", **{"url": engine.url, **own})], Ledger())
-        scraper = Scraper(fleet, session, ScrapeSettings(interval=interval), clock)
+        scraper = Scraper(fleet, client, ScrapeSettings(interval=interval), clock)
         return scraper, fleet.replicas[0]
 
     return make
