@@ -7,8 +7,9 @@ from prometheus_client import ProcessCollector
 
 from replicarouter import __version__
 from replicarouter.admin.answers import OwnAnswers
-from replicarouter.admin.api import AdminApi
+from replicarouter.admin.api import AdminApi, Records
 from replicarouter.admin.port import AdminPort
+from replicarouter.admin.requests import OwnRequests
 from replicarouter.clock import Clock
 from replicarouter.fleet.health import Health
 from replicarouter.fleet.ledger import Ledger
@@ -183,8 +184,7 @@ class Router:
             settings,
             self.sources,
             self._answers,
-            self._plane.decisions,
-            self._plane.recent,
+            Records(self._plane.decisions, self._plane.recent, OwnRequests(self.ledger, self._clock)),
             own_ports=lambda: (self.port, self.admin_port),
         )
         self._admin = AdminPort(self._admin_api.application())

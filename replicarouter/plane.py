@@ -86,7 +86,7 @@ class Plane:
         self.settings = settings
         self._around = around
         clock = around.clock
-        self.decisions = Decisions(self._per_worker(settings.policy_options.decisions_per_second))
+        self.decisions = Decisions(settings.policy_options.decisions_per_second)
         self.desks = Desks(policy_plan(settings), around.metrics, self.decisions)
         self.reception: Reception = open_reception(settings)
         self.owners = Owners()
@@ -190,7 +190,7 @@ class Plane:
         self._client_tls.replace(settings.tls)
         self._access_log.sample = settings.log.sample
         self._tracing.start, self._tracing.ratio = settings.tracing.start, settings.tracing.sample_ratio
-        self.decisions.reconfigure(self._per_worker(settings.policy_options.decisions_per_second))
+        self.decisions.reconfigure(settings.policy_options.decisions_per_second)
         around.aliases.clear()
         around.aliases.update(settings.aliases)
         self.reception.replace(reception.door, reception.cors, reception.priority)
@@ -241,10 +241,6 @@ class Plane:
             )
         for _ in range(TURNS_TO_TELL):
             await asyncio.sleep(0)
-
-    def _per_worker(self, per_second: int) -> int:
-        """A share of what all workers record in a second; at least one, if any."""
-        return -(-per_second // self._around.workers)
 
     def _open_upstream(self) -> Upstream:
         limits, around = self.settings.connector, self._around

@@ -5,6 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import orjson
@@ -16,6 +17,7 @@ from replicarouter.admin.live_feed import LiveFeed
 from replicarouter.admin.operations import Operations
 from replicarouter.admin.page_files import PAGE_PATHS, PageFiles
 from replicarouter.admin.picture import Picture
+from replicarouter.admin.requests import Requests
 from replicarouter.admin.urls import UrlRule
 from replicarouter.admission.decisions import CAPACITY, Decisions
 from replicarouter.errors import (
@@ -32,7 +34,7 @@ from replicarouter.protocol.answer import LocalAnswer, error_answer
 from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.collector import Sources
 from replicarouter.telemetry.recent import RecentErrors
-from replicarouter.telemetry.report import ledger_report, replica_report, request_report
+from replicarouter.telemetry.report import ledger_report, replica_report
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,15 @@ BODY_TIMEOUT = 10.0
 """Seconds for such a body to arrive."""
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is kept of single requests: decisions about them, how they failed, and those in flight."""
+
+    decisions: Decisions
+    recent: RecentErrors
+    requests: Requests
+
+
 class AdminApi:
     """Views of the ledger, the replicas and the requests in flight, and what may be done to them.
 
@@ -59,16 +70,16 @@ class AdminApi:
         settings: AdminSettings,
         sources: Sources,
         answers: OwnAnswers,
-        decisions: Decisions,
-        recent: RecentErrors,
+        records: Records,
         own_ports: Callable[[], Collection[int]],
     ) -> None:
         self._sources = sources
         self._answers = answers
-        self._decisions = decisions
-        self._recent = recent
+        self._decisions = records.decisions
+        self._recent = records.recent
+        self._in_flight = records.requests
         self._page = PageFiles()
-        picture = Picture(sources, recent, draining=lambda: answers.draining)
+        picture = Picture(sources, records.recent, draining=lambda: answers.draining)
         self._live = LiveFeed(picture.draw, picture.begin)
         self._own_ports = own_ports
         self._token = settings.token
@@ -82,7 +93,7 @@ class AdminApi:
             self._live.cut()
             self._token = settings.token
         urls = UrlRule(settings.allowed_urls, self._own_ports)
-        self._operations = Operations(self._sources.fleet, self._sources.ledger, urls)
+        self._operations = Operations(self._sources.fleet, urls)
 
     def application(self) -> web.Application:
         """The aiohttp application to serve."""
@@ -148,13 +159,13 @@ class AdminApi:
         return web.Response(status=204) if leaving is None else _json(self._row(leaving), status=202)
 
     async def _requests(self, _request: web.Request) -> web.StreamResponse:
-        now = self._sources.clock()
-        rows = [request_report(exchange, now) for exchange in self._sources.ledger.oldest_first()]
-        return _json({"requests": rows})
+        return _json({"requests": await self._in_flight.rows()})
 
     async def _cancel(self, request: web.Request) -> web.StreamResponse:
-        self._operations.cancel(request.match_info["id"])
-        return _json({"id": request.match_info["id"]}, status=202)
+        request_id = request.match_info["id"]
+        if not await self._in_flight.cancel(request_id):
+            raise UnknownRequest("No request in flight has this id; GET /admin/requests lists them.")
+        return _json({"id": request_id}, status=202)
 
     async def _errors(self, _request: web.Request) -> web.StreamResponse:
         """The latest failures, and apart from them the clients that left; with the time of day, as logs and

@@ -1,14 +1,10 @@
-"""What an operator can change while the router serves: which replicas there are, and requests in flight."""
-
-import logging
+"""What an operator can change while the router serves: which replicas there are."""
 
 import orjson
 from pydantic import ValidationError
 
 from replicarouter.admin.urls import UrlRule
-from replicarouter.errors import Cancelled, InvalidRequest, UnknownRequest
-from replicarouter.exchange import Exchange
-from replicarouter.fleet.ledger import Ledger
+from replicarouter.errors import InvalidRequest
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import ReplicaSettings
@@ -16,15 +12,12 @@ from replicarouter.settings.errors import Location, explain
 from replicarouter.settings.keys import known_keys
 from replicarouter.settings.scope import refused
 
-log = logging.getLogger(__name__)
-
 
 class Operations:
-    """Acts on the fleet and the ledger by name and id."""
+    """Acts on the fleet by name."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, urls: UrlRule) -> None:
+    def __init__(self, fleet: Fleet, urls: UrlRule) -> None:
         self._fleet = fleet
-        self._ledger = ledger
         self._urls = urls
 
     async def add(self, document: bytes) -> Replica:
@@ -56,21 +49,6 @@ class Operations:
         """
         replica = self._fleet.find(name)
         return None if self._fleet.remove(replica) else replica
-
-    def cancel(self, request_id: str) -> None:
-        """End a request in flight, whatever it is doing; raises `UnknownRequest`."""
-        exchange = self._in_flight(request_id)
-        if exchange is None or not exchange.interrupt(Cancelled("An operator cancelled this request.")):
-            raise UnknownRequest("No request in flight has this id; GET /admin/requests lists them.")
-        log.info("request cancelled", extra={"request_id": exchange.upstream_id})
-
-    def _in_flight(self, request_id: str) -> Exchange | None:
-        """By the id its replica sees, which is unique; else the oldest by the id its client gave."""
-        exchange = self._ledger.in_flight.get(request_id)
-        if exchange is not None:
-            return exchange
-        named = (one for one in self._ledger.oldest_first() if one.client_id == request_id)
-        return next(named, None)
 
 
 def replica_settings(document: bytes) -> ReplicaSettings:

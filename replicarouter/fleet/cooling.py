@@ -27,6 +27,10 @@ class Cooling:
             self._steps[replica] = min(LONGEST, 2 * seconds)
         replica.cool_until = max(replica.cool_until, now + seconds)
 
+    def remembers(self, replica: Replica) -> bool:
+        """Whether its next cool-off is not a first one."""
+        return replica in self._steps
+
     def start_over(self, replica: Replica) -> None:
         """It takes requests: its next cool-off is a first one."""
         self._steps.pop(replica, None)

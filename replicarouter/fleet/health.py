@@ -76,6 +76,12 @@ class Health(FleetListener):
         if replica.health is State.READY:
             self._eject(replica, now, "shutting_down")
 
+    def remembers(self, replica: Replica) -> bool:
+        """Whether something is held against it that an answer would clear."""
+        record = self._outliers.record(replica)
+        against = record is not None and (record.failures > 0 or record.unproven)
+        return against or self._cooling.remembers(replica)
+
     # What happens in the fleet
 
     def ready(self, replica: Replica) -> None:

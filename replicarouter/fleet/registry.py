@@ -68,7 +68,7 @@ class Fleet:
         self._most = most
         self._by_name: dict[str, Replica] = {}
         for settings in replicas:
-            self._join(settings, origin)
+            self.join(settings, origin)
         self.regroup()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -78,6 +78,10 @@ class Fleet:
         return self._by_name.get(replica.name) is replica
 
     # Membership
+
+    def known(self, name: str) -> Replica | None:
+        """The replica of this name, if there is one."""
+        return self._by_name.get(name)
 
     def find(self, name: str) -> Replica:
         """The replica of this name; raises `UnknownReplica`."""
@@ -95,7 +99,7 @@ class Fleet:
             if settings.name == other.name or settings.url == other.settings.url:
                 leaving = ", which still finishes its last requests" if other.duty is Duty.REMOVED else ""
                 raise ReplicaExists(f"This name or URL is that of the replica {_shown(other.name)}{leaving}.")
-        replica = self._join(settings, origin)
+        replica = self.join(settings, origin)
         self.regroup()
         log.info("replica added", extra={"replica": replica.name, "origin": origin})
         for listener in self.listeners:
@@ -120,13 +124,17 @@ class Fleet:
         """Its last request has ended: if it is to be removed, it leaves now."""
         if replica.duty is not Duty.REMOVED or replica.outstanding or replica not in self:
             return
+        log.info("replica removed", extra={"replica": replica.name})
+        self.dismiss(replica)
+        self.ledger.free_row(replica.row)
+
+    def dismiss(self, replica: Replica) -> None:
+        """It has left: forget it, and tell the listeners."""
         del self._by_name[replica.name]
         self.replicas = [other for other in self.replicas if other is not replica]
         self.regroup()
-        log.info("replica removed", extra={"replica": replica.name})
         for listener in self.listeners:
             listener.removed(replica)
-        self.ledger.free_row(replica.row)
 
     def leaves_alone(self, replica: Replica, now: float) -> bool:
         """Whether nobody need ask how it is: it is to be removed, and still delivers what it owes."""
@@ -155,8 +163,9 @@ class Fleet:
         for replica in self.replicas:
             self._widen(replica)
 
-    def _join(self, settings: ReplicaSettings, origin: str) -> Replica:
-        replica = Replica.join(settings, self.ledger, self._most)
+    def join(self, settings: ReplicaSettings, origin: str, row: int | None = None) -> Replica:
+        """Take in a replica, in a row of its own or the one that is given; `regroup` must follow."""
+        replica = Replica.join(settings, self.ledger, self._most, row)
         replica.origin = origin
         if settings.models:
             replica.cards = tuple(_card(model) for model in settings.models)
@@ -253,6 +262,20 @@ class Fleet:
         if replica.state is State.READY:
             for listener in self.listeners:
                 listener.ready(replica)
+
+    def retell(self, replica: Replica, before: State | None, room: tuple[Any, ...]) -> None:
+        """Tell the listeners what another process has found: its state was `before` (None: it is new), its
+        `roominess` was `room`."""
+        ready = replica.state is State.READY
+        for listener in self.listeners:
+            if before is None:
+                listener.added(replica)
+            if ready and before is not State.READY:
+                listener.ready(replica)
+            elif before is State.READY and not ready:
+                listener.lost(replica)
+            elif ready and room != replica.roominess:
+                listener.widened(replica)
 
     def _tell_listeners(self, replica: Replica, before: State) -> None:
         """Its state, or what is behind it, has changed."""

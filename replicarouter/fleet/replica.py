@@ -3,6 +3,7 @@
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from replicarouter.engines.base import EngineReading
@@ -30,6 +31,13 @@ RAMP_START = 0.1
 
 MOST_LENGTH = 10**15
 """Tokens beyond which a model's length is a mistake; a float holds all below exactly."""
+
+_BELIEFS = (
+    *("most", "weight", "origin", "health", "duty", "why", "cards", "reading", "engine", "engine_version"),
+    *("restarts", "foreign", "probe_failing", "stalled", "reborn_at", "ejected_until", "on_record"),
+    *("trial", "tried_at", "cool_until", "_trial_above", "_ramp_from", "_full_at"),
+)
+_READ_BELIEFS = attrgetter(*_BELIEFS)
 
 PEAK_READINGS = 10
 """Readings over which our own peak explains what an engine reports; gauges may lag by seconds."""
@@ -59,7 +67,7 @@ class Replica:
     `weight` its share of requests, relative to the others of its pool; `origin` where it comes from:
     `FILE`, `SETTINGS` or `ADMIN`. `trial`: it is back from an ejection since `tried_at`, and its
     next request has to succeed; `stalled`: it has our requests and does nothing; `probe_failing`: its last
-    probe failed.
+    probe failed; `on_record`: something is held against it that an answer would clear.
 
     `special` are the rows of the ledger's replicas that have, or had, failures, load of others or a slow
     start. The cost of all others is what they have outstanding by their weight, which can be compared
@@ -92,6 +100,7 @@ class Replica:
     stalled: bool = False
     reborn_at: float = 0.0
     ejected_until: float = 0.0
+    on_record: bool = False
     trial: bool = False
     tried_at: float = 0.0
     cool_until: float = 0.0
@@ -102,12 +111,13 @@ class Replica:
     _own_peaks: deque[int] = field(default_factory=lambda: deque(maxlen=PEAK_READINGS))
 
     @classmethod
-    def join(cls, settings: ReplicaSettings, ledger: Ledger, most: int) -> "Replica":
-        """Make a replica with a row of its own in the ledger; `most` outstanding, 0 for no limit,
-        unless its own settings say otherwise."""
+    def join(cls, settings: ReplicaSettings, ledger: Ledger, most: int, row: int | None = None) -> "Replica":
+        """Make a replica with a row of its own in the ledger, or the one that it is given; `most`
+        outstanding, 0 for no limit, unless its own settings say otherwise."""
         own = settings.max_outstanding
         most = most if own is None else own
-        row = ledger.add_row()
+        if row is None:
+            row = ledger.add_row()
         return cls(settings, row, ledger.cells, most, settings.name, settings.weight, ledger.special)
 
     @property
@@ -125,6 +135,24 @@ class Replica:
                 return "told to drain"
         still = f"{counted(self.outstanding, 'request')} still {'runs' if self.outstanding == 1 else 'run'}"
         return f"told to be removed; {still}"
+
+    @property
+    def roominess(self) -> tuple[Any, ...]:
+        """What else than its state says which requests it takes, and how many."""
+        return self.most, self.trial, self._trial_above, [card["id"] for card in self.cards or ()]
+
+    def beliefs(self) -> tuple[Any, ...]:
+        """What is believed of it and said of it, for `take_beliefs` in another process."""
+        return (*_READ_BELIEFS(self), tuple(self.failures))
+
+    def take_beliefs(self, beliefs: tuple[Any, ...]) -> None:
+        """Believe what another process does."""
+        *others, failures = beliefs
+        for name, value in zip(_BELIEFS, others, strict=True):
+            setattr(self, name, value)
+        self.failures = deque(failures)
+        # Its cost is settled at the next look, as that of others.
+        self.special.add(self.row)
 
     @property
     def outstanding(self) -> int:

@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from replicarouter.admin.answers import OwnAnswers
-from replicarouter.admin.api import AdminApi
+from replicarouter.admin.api import AdminApi, Records
+from replicarouter.admin.requests import OwnRequests
 from replicarouter.admission.decisions import Decisions
 from replicarouter.settings import AdminSettings
 from replicarouter.telemetry.recent import RecentErrors
@@ -79,8 +80,7 @@ async def open_door() -> AsyncIterator[Open]:
             AdminSettings(**options),
             watched.sources,
             answers,
-            decisions,
-            recent,
+            Records(decisions, recent, OwnRequests(watched.fleet.ledger, watched.sources.clock)),
             own_ports=lambda: (OWN_PORT,),
         )
         runner = web.AppRunner(api.application(), access_log=None, handler_cancellation=True)
