@@ -15,6 +15,7 @@ from replicarouter.fleet.health import Health
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import FILE, Replica
+from replicarouter.fleet.work import OwnFloor
 from replicarouter.plane import Plane, Surroundings
 from replicarouter.proxy.reception import Reception
 from replicarouter.settings import Settings
@@ -78,6 +79,7 @@ class Router:
             fleet=self.fleet,
             ledger=self.ledger,
             metrics=self.metrics,
+            works=OwnFloor(self.fleet, 0.0).works,
             clock=clock,
             lag=lambda: self._lag.seconds,
             version=__version__,

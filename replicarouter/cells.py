@@ -6,69 +6,146 @@ are put on when somebody reads.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+Labels = tuple[str, ...]
+
+Whole: TypeAlias = "array[int] | memoryview[int]"
+Real: TypeAlias = "array[float] | memoryview[float]"
+
+
+class Shelf(Protocol):
+    """Cells for counters and histograms that outlive their process. `cells` and `floats` are the same ones.
+
+    `known` are the series that are there already, by name and labels, with the offset of their first cell.
+    """
+
+    @property
+    def cells(self) -> "memoryview[int]":
+        """The cells, read as integers."""
+
+    @property
+    def floats(self) -> "memoryview[float]":
+        """The cells, read as floats."""
+
+    @property
+    def known(self) -> Mapping[tuple[str, Labels], int]:
+        """The series that are there."""
+
+    def take(self, name: str, labels: Labels, size: int) -> int | None:
+        """The offset of a series of so many cells; None when there is no room for it."""
+
+    def drop(self, name: str, labels: Labels) -> None:
+        """A series is counted no more."""
 
 
 class Counter:
-    """A counter split by a tuple of label values; a row appears with its first count."""
+    """A counter split by a tuple of label values; a row appears with its first count.
 
-    __slots__ = ("_free", "_rows", "_values")
+    Its cells are its own, or those that it has on a `shelf` under its `name`.
+    """
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, ...], int] = {}
-        self._values = array("q")
+    __slots__ = ("_free", "_rows", "_shelf", "_spare", "_values", "name")
+
+    def __init__(self, name: str = "", shelf: Shelf | None = None) -> None:
+        self.name = name
+        self._rows: dict[Labels, int] = {}
+        self._shelf = shelf
+        self._values: Whole = array("q") if shelf is None else shelf.cells
+        self._spare: Counter | None = None  # What the shelf has no room for.
         self._free: list[int] = []
+        if shelf is not None:
+            self._rows.update({labels: at for (whose, labels), at in shelf.known.items() if whose == name})
 
-    def add(self, labels: tuple[str, ...], amount: int = 1) -> None:
+    def add(self, labels: Labels, amount: int = 1) -> None:
         """Count `amount` under these label values."""
         row = self._rows.get(labels)
         if row is None:
-            row = self._rows[labels] = self._new_row()
+            row = self._new_row(labels)
+            if row is None:
+                self._spared().add(labels, amount)
+                return
+            self._rows[labels] = row
         self._values[row] += amount
 
-    def touch(self, labels: tuple[str, ...]) -> None:
+    def touch(self, labels: Labels) -> None:
         """Make the row exist at zero, so that a rate can be taken from its first count."""
         self.add(labels, 0)
 
-    def value(self, labels: tuple[str, ...]) -> int:
+    def learn(self, labels: Labels, offset: int) -> None:
+        """Read this row from a cell that somebody else writes."""
+        self._rows[labels] = offset
+
+    def forget(self, labels: Labels) -> None:
+        """The row of somebody else is gone."""
+        self._rows.pop(labels, None)
+
+    def value(self, labels: Labels) -> int:
         """The count under these label values, 0 when there is none."""
         row = self._rows.get(labels)
-        return 0 if row is None else self._values[row]
+        if row is None:
+            return 0 if self._spare is None else self._spare.value(labels)
+        return self._values[row]
 
     def fold(self, position: int, value: str, into: str) -> None:
         """Count all that has `value` as its label at `position` under the label `into`: the sum over all
         rows stays the same."""
         for labels in [labels for labels in self._rows if labels[position] == value]:
             row = self._rows.pop(labels)
-            amount, self._values[row] = self._values[row], 0
-            self._free.append(row)
+            amount = self._values[row]
+            if self._shelf is None:
+                self._values[row] = 0
+                self._free.append(row)
+            else:
+                self._shelf.drop(self.name, labels)
             self.add(_relabelled(labels, position, into), amount)
+        if self._spare is not None:
+            self._spare.fold(position, value, into)
 
-    def _new_row(self) -> int:
+    def _new_row(self, labels: Labels) -> int | None:
+        if self._shelf is not None:
+            return self._shelf.take(self.name, labels, 1)
         if self._free:
             return self._free.pop()
-        self._values.append(0)
-        return len(self._values) - 1
+        own = self._values
+        assert isinstance(own, array)
+        own.append(0)
+        return len(own) - 1
 
-    def __iter__(self) -> Iterator[tuple[tuple[str, ...], int]]:
+    def _spared(self) -> "Counter":
+        if self._spare is None:
+            self._spare = Counter()
+        return self._spare
+
+    def __iter__(self) -> Iterator[tuple[Labels, int]]:
         for labels, row in self._rows.items():
             yield labels, self._values[row]
+        if self._spare is not None:
+            yield from self._spare
 
 
 class Histogram:
-    """Bucket counts of one series: `bounds` are inclusive upper limits in seconds, ascending."""
+    """Bucket counts of one series: `bounds` are inclusive upper limits in seconds, ascending. `sums` has one
+    cell, the sum of all values."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "sums")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    def __init__(self, bounds: Sequence[float], cells: tuple[Whole, Real] | None = None) -> None:
         self.bounds = tuple(bounds)
-        self.counts = array("q", [0] * (len(self.bounds) + 1))
-        self.total = 0.0
+        self.counts: Whole
+        self.sums: Real
+        self.counts, self.sums = cells or (array("q", [0] * (len(self.bounds) + 1)), array("d", [0.0]))
+
+    @property
+    def total(self) -> float:
+        """The sum of all values."""
+        return self.sums[0]
 
     def observe(self, value: float) -> None:
         """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+        self.sums[0] += value
 
     @property
     def count(self) -> int:
@@ -77,7 +154,7 @@ class Histogram:
 
     def merge(self, other: "Histogram") -> None:
         """Add all that `other`, of the same bounds, has observed."""
-        self.total += other.total
+        self.sums[0] += other.total
         for bucket, count in enumerate(other.counts):
             self.counts[bucket] += count
 
@@ -99,24 +176,44 @@ class Histogram:
 
 
 class Histograms:
-    """One histogram for each tuple of label values, all with the same bounds."""
+    """One histogram for each tuple of label values, all with the same bounds.
 
-    __slots__ = ("_bounds", "_series")
+    Their cells are their own, or those that they have on a `shelf` under their `name`.
+    """
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(bounds)
-        self._series: dict[tuple[str, ...], Histogram] = {}
+    __slots__ = ("_series", "_shelf", "bounds", "name")
 
-    def of(self, labels: tuple[str, ...]) -> Histogram:
+    def __init__(self, bounds: Sequence[float], name: str = "", shelf: Shelf | None = None) -> None:
+        self.name = name
+        self.bounds = tuple(bounds)
+        self._series: dict[Labels, Histogram] = {}
+        self._shelf = shelf
+        if shelf is not None:
+            for whose, labels in shelf.known:
+                if whose == name:
+                    self._series[labels] = self._shelved(labels, shelf)
+
+    def of(self, labels: Labels) -> Histogram:
         """The series of these label values, made at its first use."""
         series = self._series.get(labels)
         if series is None:
-            series = self._series[labels] = Histogram(self._bounds)
+            shelf = self._shelf
+            series = Histogram(self.bounds) if shelf is None else self._shelved(labels, shelf)
+            self._series[labels] = series
         return series
+
+    def learn(self, labels: Labels, offset: int) -> None:
+        """Read this series from cells that somebody else writes."""
+        assert self._shelf is not None
+        self._series[labels] = self._at(offset, self._shelf)
+
+    def forget(self, labels: Labels) -> None:
+        """The series of somebody else is gone."""
+        self._series.pop(labels, None)
 
     def merged(self) -> Histogram:
         """All series added up."""
-        whole = Histogram(self._bounds)
+        whole = Histogram(self.bounds)
         for series in self._series.values():
             whole.merge(series)
         return whole
@@ -124,12 +221,23 @@ class Histograms:
     def fold(self, position: int, value: str, into: str) -> None:
         """Merge all series that have `value` as their label at `position` into those labelled `into`."""
         for labels in [labels for labels in self._series if labels[position] == value]:
-            series = self._series.pop(labels)
+            series = Histogram(self.bounds)
+            series.merge(self._series.pop(labels))
+            if self._shelf is not None:
+                self._shelf.drop(self.name, labels)
             self.of(_relabelled(labels, position, into)).merge(series)
 
-    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+    def _shelved(self, labels: Labels, shelf: Shelf) -> Histogram:
+        offset = shelf.take(self.name, labels, len(self.bounds) + 2)
+        return Histogram(self.bounds) if offset is None else self._at(offset, shelf)
+
+    def _at(self, offset: int, shelf: Shelf) -> Histogram:
+        end = offset + len(self.bounds) + 1
+        return Histogram(self.bounds, (shelf.cells[offset:end], shelf.floats[end : end + 1]))
+
+    def __iter__(self) -> Iterator[tuple[Labels, Histogram]]:
         return iter(self._series.items())
 
 
-def _relabelled(labels: tuple[str, ...], position: int, value: str) -> tuple[str, ...]:
+def _relabelled(labels: Labels, position: int, value: str) -> Labels:
     return (*labels[:position], value, *labels[position + 1 :])

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from random import Random
 
 from replicarouter import __version__
-from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.controller import Admission
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
+from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.owners import Owners
 from replicarouter.briefing import (
     FirstContents,
@@ -213,6 +214,11 @@ class Plane:
         """Go on by other policies and rules of the queue: after the fleet has changed as the settings say."""
         assert self._admission is not None
         self._admission.reconfigure(policy_plan(settings), QueueRules.of(settings.admission))
+
+    def note_cooling(self) -> None:
+        """Somebody may have said that a replica is to cool off."""
+        if self._admission is not None:
+            self._admission.note_cooling(max((one.cool_until for one in self._around.fleet), default=0.0))
 
     def forget_connections(self, replica: Replica) -> None:
         """Its key may be another one: what is open to it is not used again."""

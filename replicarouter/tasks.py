@@ -3,23 +3,40 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from math import ceil
 from typing import Any
 
 log = logging.getLogger(__name__)
 
+REST = 0.5
+"""Periods that are at least between the end of one turn and the beginning of the next."""
 
-async def every(period: float, step: Callable[[], Awaitable[None]], name: str, *, delay: float = 0.0) -> None:
+
+async def every(
+    period: float,
+    step: Callable[[], Awaitable[None]],
+    name: str,
+    *,
+    delay: float = 0.0,
+    shift: float = 0.0,
+) -> None:
     """Run `step` for ever, `period` seconds apart, the first time after `delay` seconds.
 
+    The other turns come whole periods after `shift` seconds from the first, so that those of many loops stay
+    spread as they are even when something has held all of them up; a turn that takes long lets others out.
     One failed turn is logged, and the next happens.
     """
     await asyncio.sleep(delay)
+    clock = asyncio.get_running_loop().time
+    origin = clock() + shift
     while True:
         try:
             await step()
         except Exception:
             log.exception("background turn failed", extra={"step": name})
-        await asyncio.sleep(period)
+        now = clock()
+        turns = ceil((now - origin) / period + REST)
+        await asyncio.sleep(origin + turns * period - now)
 
 
 class TaskSet:

@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "proxy.caller": "journeys/test_streaming.py",
     "proxy.courier": "journeys/test_refusals.py",
     "proxy.errand": "journeys/test_refusals.py",
+    "proxy.session": "proxy/test_aiohttp_internals.py",
     "simulator": "simulator/test_engine.py",
     "telemetry.sources": "telemetry/test_collector.py",
 }

@@ -2,18 +2,19 @@
 
 import asyncio
 import itertools
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-from replicarouter.admission.decisions import Case, Draft
+from replicarouter.admission.bell import Poll
+from replicarouter.admission.common_fairness import CommonBook
 from replicarouter.admission.desk import Desks
+from replicarouter.admission.grants import Grants, QueueRules
 from replicarouter.admission.holds import LONGEST, Holds
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.owners import OWNER_GONE
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.admission.queue import Queue, Waiter
+from replicarouter.admission.turns import Turns
 from replicarouter.clock import Clock
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound, RouterError
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
@@ -21,34 +22,16 @@ from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.registry import FleetListener, Pool
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Policy, View, Wait
+from replicarouter.policies.base import Wait
 from replicarouter.protocol.request import InferenceRequest, Needs
-from replicarouter.settings import AdmissionSettings
 from replicarouter.words import counted
-
-HELD = 0.5
-"""The share of the longest wait in the queue for which a policy may hold a request."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRules:
-    """Most requests that may wait, for how many seconds (0 for no bound), and the weights of callers
-    in their order; who is not named weighs 1."""
-
-    requests: int
-    seconds: float
-    shares: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, settings: AdmissionSettings) -> "QueueRules":
-        """The rules that the settings ask for."""
-        return cls(settings.max_queued, settings.queue_timeout, settings.shares)
 
 
 class Admission(FleetListener):
     """One desk for each pool; every grant is synchronous, so that counts are never stale.
 
-    `idle` is told of each replica whose last outstanding request has ended.
+    `idle` is told of each replica whose last outstanding request has ended. Where the ledger is that of one
+    of several workers, their queues are served as if they were one; then a `Bell` must call `look_again`.
     """
 
     def __init__(
@@ -65,13 +48,20 @@ class Admission(FleetListener):
         self._desks = desks
         self._rules = rules
         self._clock = clock
-        self._random = random
         self._idle = idle
         self._queue = Queue()
-        self._holds = Holds(self._ask_again)
+        self._holds = Holds(self._ask_again, ledger.seat)
+        self._grants = Grants(ledger, desks, self._queue, self._holds, clock, random)
+        self._grants.rules = rules
+        self._lease = self._grants.lease
         self._to_hold: tuple[Exchange, Wait] | None = None
         self._serial = itertools.count()
-        self._cooling_until = 0.0  # No replica is cooling off after this.
+        self._turns: Turns | None = None
+        self._poll = Poll(self)
+        seat = ledger.seat
+        if seat is not None:
+            self._turns = Turns(seat, self._queue, clock)
+            desks.open_book = lambda shares, name: CommonBook(shares, seat, name)
         desks.reweigh(rules.shares)
 
     @property
@@ -99,7 +89,7 @@ class Admission(FleetListener):
             raise NoReplica(_why_none(pool, tried))
         if only is not None and (only not in pool.ready or only in tried):
             raise NoReplica("The replica that holds this response is not ready; try again shortly.")
-        if self._queue.waiting_for(pool):
+        if self._queue.waiting_for(pool) or (self._turns is not None and self._turns.others_wait(pool)):
             return None
         lease = self._lease(request, pool, exchange, tried, only)
         if not isinstance(lease, Wait):
@@ -146,6 +136,8 @@ class Admission(FleetListener):
             raise
         finally:
             self._leave(waiter)
+            if self._turns is not None:
+                self._turns.tell()
 
     def first_content(self, exchange: Exchange) -> None:
         """The first content of an answer came: policies learn from it how long prompts take."""
@@ -159,8 +151,8 @@ class Admission(FleetListener):
         lease.end()
         if last_byte_at > replica.heard_at:  # noqa: PLR1730 - a call costs more than the comparison
             replica.heard_at = last_byte_at
-        if replica.cool_until > self._cooling_until:  # noqa: PLR1730 - the same
-            self._cooling_until = replica.cool_until
+        if replica.cool_until > self._grants.cooling_until:  # noqa: PLR1730 - the same
+            self._grants.cooling_until = replica.cool_until
         if failed:
             replica.failed(self._clock())
         desk = self._desks.of(pool)
@@ -169,6 +161,8 @@ class Admission(FleetListener):
         if self._queue.waiters:
             self._queue.shift(account)
             self.room_at(replica)
+        elif self._turns is not None and self._turns.others_queue:
+            self.room_at(replica)
         if not replica.outstanding:
             self._idle(replica)
 
@@ -176,8 +170,11 @@ class Admission(FleetListener):
         """Hand the room that `replica` has to the requests waiting for its pools whose turn it is."""
         if replica.state is not State.READY:
             return  # Nobody may use it; what is left there ends without a look at each waiter.
-        while self._queue.waiters and replica.has_room and self._grant_next(replica):
-            pass
+        if self._turns is None:
+            while self._queue.waiters and replica.has_room and self._grant_next(replica):
+                pass
+            return
+        self._take_turns(replica, self._turns)
 
     def reconfigure(self, plan: PolicyPlan, rules: QueueRules) -> None:
         """Go on under other settings, and see who finds room under them (`max_outstanding` included).
@@ -196,8 +193,41 @@ class Admission(FleetListener):
             self._desks.reweigh(rules.shares)
             for waiter in waiters:
                 self._queue.add(waiter)
-        self._rules = rules
+        self._rules = self._grants.rules = rules
         self._offer_rooms({waiter.pool for waiter in waiters})
+
+    # Several workers
+
+    def note_cooling(self, until: float) -> None:
+        """Some replica may be cooling off until then."""
+        self._grants.cooling_until = max(self._grants.cooling_until, until)
+
+    def anybody_waits(self) -> bool:
+        """Whether a request waits in the queue of this worker."""
+        return bool(self._queue.waiters)
+
+    def look_again(self) -> None:
+        """There may be room for those that wait here."""
+        turns = self._turns
+        assert turns is not None
+        turns.changed()
+        turns.tell()
+        self._offer_rooms({waiter.pool for waiter in self._queue.waiters})
+        turns.looked()
+
+    def _take_turns(self, replica: Replica, turns: Turns) -> None:
+        """Give room to the next of all workers' waiters: to those of other workers by telling them."""
+        while replica.has_room:
+            if not turns.is_ours(replica):
+                return
+            if not self._queue.waiters:
+                return
+            if not self._grant_next(replica):
+                turns.decline(replica)
+                return
+            turns.changed()
+            turns.tell()
+        turns.no_room(replica)
 
     # What the fleet tells
 
@@ -252,12 +282,20 @@ class Admission(FleetListener):
 
     def _enter(self, waiter: Waiter) -> None:
         """Queue a request, in place of another if need be; raises `QueueFull`."""
-        ledger, model = self._ledger, waiter.pool.model
-        if len(self._queue.waiters) >= self._rules.requests:
-            self._make_room(waiter)
-        self._queue.add(waiter)
-        waiter.exchange.stage = Stage.QUEUED
+        ledger, model, turns = self._ledger, waiter.pool.model, self._turns
         waiter.since = self._clock()
+        if turns is None:
+            if len(self._queue.waiters) >= self._rules.requests:
+                self._make_room(waiter)
+        elif not turns.enter(self._rules.requests):
+            self._make_room(waiter)
+            turns.enter(None)
+        self._queue.add(waiter)
+        if turns is not None:
+            turns.changed()
+            turns.tell()
+            self._poll.start()
+        waiter.exchange.stage = Stage.QUEUED
         ledger.queued[model] = ledger.queued.get(model, 0) + 1
         waiter.counted = True
         ledger.hold(waiter.exchange, waiter.since)
@@ -265,34 +303,31 @@ class Admission(FleetListener):
     def _make_room(self, newcomer: Waiter) -> None:
         shed = self._queue.to_shed_for(newcomer.account, newcomer.exchange.priority)
         if shed is None:
-            here = f"{counted(len(self._queue.waiters), 'request')} (setting admission.max_queued)"
+            here = f"{counted(self._grants.queued, 'request')} (setting admission.max_queued)"
             raise QueueFull(f"The queue is full with {here}; try again shortly.")
         full = "The queue is full, and this request had to make room; try again shortly."
         self._put_out(shed, QueueFull(full))
 
     def _put_out(self, waiter: Waiter, error: RouterError) -> None:
         """It waits in vain, and its place is free. It counts as queued until its own task takes note."""
-        self._queue.remove(waiter)
-        self._holds.drop(waiter)
+        self._take_out(waiter)
         if not waiter.granted.done():
             waiter.granted.set_exception(error)
 
-    def _leave(self, waiter: Waiter) -> None:
-        self._queue.remove(waiter)
+    def _take_out(self, waiter: Waiter) -> None:
+        if self._queue.remove(waiter) and self._turns is not None:
+            self._turns.left()
         self._holds.drop(waiter)
+
+    def _leave(self, waiter: Waiter) -> None:
+        self._take_out(waiter)
         if waiter.counted:
             waiter.counted = False
             self._ledger.queued[waiter.pool.model] -= 1
             self._ledger.let_go(waiter.exchange)
 
-    @property
-    def _most_held(self) -> float:
-        """Seconds for which a policy may hold a request; 0 for no bound. Then there is time enough left in
-        which others may have room."""
-        return self._rules.seconds * HELD
-
     def _hold(self, waiter: Waiter, wait: Wait) -> None:
-        left = self._most_held - (self._clock() - waiter.since)
+        left = self._rules.most_held - (self._clock() - waiter.since)
         self._holds.hold(waiter, wait, most=left if left > 0 else LONGEST)
 
     def _ask_again(self, waiter: Waiter) -> None:
@@ -313,84 +348,6 @@ class Admission(FleetListener):
         for pool in pools:
             for replica in pool.ready:
                 self.room_at(replica)
-
-    # Grants
-
-    def _lease(
-        self,
-        request: InferenceRequest,
-        pool: Pool,
-        exchange: Exchange,
-        tried: Sequence[Replica],
-        only: Replica | None,
-        since: float = 0.0,
-    ) -> Lease | Wait | None:
-        """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
-        room. The request is queued `since` then, 0 for not at all."""
-        now = self._clock()
-        candidates = self._candidates(pool, tried, only, now)
-        if not candidates:
-            return None
-        desk, decisions = self._desks.of(pool), self._desks.decisions
-        patience = self._patience(tried, only, since, now)
-        view = View(pool.replicas, candidates, now, self._random, patience, self._holds.counts)
-        draft = None
-        if now >= decisions.due_at or ((tried or since) and decisions.follows(exchange)):
-            policy, shadow = desk.policy, desk.shadow
-            draft = Draft(Case(desk.name, policy, shadow, request, exchange, view, tried, only, since))
-        choice = desk.policy.pick(request, view)
-        if isinstance(choice, Wait):
-            choice = self._heeded(choice, desk.policy, request, view)
-        if isinstance(choice, Wait):
-            if draft is not None:
-                decisions.keep(draft, choice)
-            return choice
-        advice = desk.choose(request, exchange, choice, view)
-        if draft is not None:
-            decisions.keep(draft, choice, advice)
-        exchange.leased_at = now
-        exchange.replica = choice.name
-        account = desk.book.account(exchange.caller)
-        lease = Lease(self._ledger, choice, exchange, account)
-        if self._queue.waiters:
-            self._queue.shift(account)
-        if desk.learns:
-            desk.sent(request, exchange, choice, advice, now)
-        return lease
-
-    def _patience(self, tried: Sequence[Replica], only: Replica | None, since: float, now: float) -> float:
-        """For how many seconds a request has waited; infinite where there is no place to hold it or no time
-        left. Whoever may use one replica alone cannot wait for another, and whoever was refused somewhere is
-        not to be kept from the rest."""
-        if tried or only is not None:
-            return math.inf
-        if not since:
-            return 0.0 if len(self._queue.waiters) < self._rules.requests else math.inf
-        most, waited = self._most_held, now - since
-        return math.inf if most and waited >= most else waited
-
-    def _heeded(self, wait: Wait, policy: Policy, request: InferenceRequest, view: View) -> Replica | Wait:
-        """What becomes of a wish to wait: it is asked again where enough wait for that replica already."""
-        if view.waited < math.inf:
-            if self._holds.has_place(wait.replica):
-                return wait
-            view.waited = math.inf
-            choice = policy.pick(request, view)
-            if not isinstance(choice, Wait):
-                return choice
-        # Against its contract it insists; room that is there must not be lost.
-        return min(view.candidates, key=lambda one: one.cost(view.now))
-
-    def _candidates(
-        self, pool: Pool, tried: Sequence[Replica], only: Replica | None, now: float
-    ) -> Sequence[Replica]:
-        """Who may have a request now: those with room, and of these those that are not cooling off."""
-        candidates: Sequence[Replica] = pool.ready if only is None else [only]
-        if pool.bounded or tried:
-            candidates = [one for one in candidates if one.has_room and one not in tried]
-        if now < self._cooling_until:
-            return [one for one in candidates if not one.cooling(now)] or candidates
-        return candidates
 
 
 def _why_none(pool: Pool, tried: Sequence[Replica]) -> str:

@@ -40,6 +40,10 @@ ROUNDING = 1e-6
 LONGEST_ID = 200
 """Characters of a request id that count."""
 
+Kept = tuple[float, tuple[str, ...], bytes, bytes]
+"""A decision as one worker tells it to another process: when it was made, the ids of its request, its
+document and its row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -142,10 +146,14 @@ class Decisions:
 
     From `due_at` on, the next decision is to be recorded. It is the generic cell rate algorithm (ITU-T
     I.371): what most requests cost is a comparison.
+
+    Of several workers each records its part of the rate, and tells the one that answers for all.
     """
 
     def __init__(self, per_second: int) -> None:
         self._paid_until = 0.0
+        self._workers = 1
+        self._news: deque[_Entry] | None = None
         self._ring: deque[_Entry] = deque()
         self._bytes = 0
         self._by_id: dict[str, deque[_Entry]] = {}
@@ -157,8 +165,27 @@ class Decisions:
     def reconfigure(self, per_second: int) -> None:
         """Record so many a second from now on."""
         self.per_second = per_second
-        self._interval = 1.0 / per_second if per_second else math.inf
+        self._interval = self._workers / per_second if per_second else math.inf
         self._schedule()
+
+    def share(self, workers: int) -> None:
+        """This is one of so many workers: record its part, and collect it for the one that answers."""
+        self._workers = workers
+        self._news = deque(maxlen=CAPACITY)
+        self.reconfigure(self.per_second)
+
+    def news(self) -> Sequence[Kept]:
+        """What was recorded since this was asked last."""
+        if not self._news:
+            return ()
+        kept = [(entry.at, entry.ids, entry.document, entry.row) for entry in self._news]
+        self._news.clear()
+        return kept
+
+    def hear(self, kept: Sequence[Kept]) -> None:
+        """A worker has recorded this."""
+        for one in kept:
+            self._add(_Entry(*one))
 
     def follows(self, exchange: Exchange) -> bool:
         """Whether it is to be recorded because one of the same request was."""
@@ -175,11 +202,16 @@ class Decisions:
         document = draft.document(choice, advice)
         row = orjson.dumps({name: document[name] for name in ROW})
         entry = _Entry(draft.at, ids, orjson.dumps(document), row)
+        self._add(entry)
+        if self._news is not None:
+            self._news.append(entry)
+
+    def _add(self, entry: _Entry) -> None:
         self._bytes += entry.size
         while self._ring and (len(self._ring) >= CAPACITY or self._bytes > MOST_BYTES):
             self._forget(self._ring.popleft())
         self._ring.append(entry)
-        for name in ids:
+        for name in entry.ids:
             self._by_id.setdefault(name, deque()).append(entry)
 
     def of(self, request_id: str, now: float) -> list[bytes]:
@@ -194,7 +226,8 @@ class Decisions:
         return [entry.aged(entry.row, now) for entry in islice(reversed(self._ring), count)]
 
     def _schedule(self) -> None:
-        self.due_at = self._paid_until - (1.0 - self._interval) - ROUNDING
+        at_once = max(0.0, 1.0 - self._interval)
+        self.due_at = self._paid_until - at_once - ROUNDING if self.per_second else math.inf
 
     def _forget(self, entry: _Entry) -> None:
         self._bytes -= entry.size

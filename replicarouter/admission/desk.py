@@ -1,6 +1,6 @@
 """What belongs to one pool: its policy, the shadow beside it, and the book of those who compete for it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.fairness import Book
@@ -10,14 +10,18 @@ from replicarouter.exchange import Exchange
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Ending, Policy, Remembered, View
+from replicarouter.policies.news import Item
 from replicarouter.protocol.request import InferenceRequest, Needs
+
+Told = tuple[str, str, bool, Sequence[Item]]
+"""What a policy has told: the model of its pool, its name, whether it is a shadow, and the news."""
 
 
 class Desk:
     """One pool's. `needs` is what has to be known of its requests; `learns` says that `sent`, `began` and
-    `finished` are to be called."""
+    `finished` are to be called; `turns` is how many replicas it was opened with."""
 
-    __slots__ = ("_sent", "_tallies", "book", "learns", "name", "needs", "policy", "shadow")
+    __slots__ = ("_sent", "_tallies", "book", "learns", "name", "needs", "policy", "shadow", "turns")
 
     def __init__(
         self, name: str, policy: Policy, shadow: Shadow | None, book: Book, tallies: Tallies
@@ -27,6 +31,7 @@ class Desk:
         self._sent: dict[Exchange, tuple[InferenceRequest, Replica]] = {}
         self.name = name
         self.policy = policy
+        self.turns = 1
         self.place_shadow(shadow)
 
     def replace(self, name: str, policy: Policy) -> None:
@@ -44,16 +49,31 @@ class Desk:
             self.needs |= shadow.policy.needs
             self.learns = self.learns or shadow.policy.learns
 
+    def advise(self, request: InferenceRequest, view: View) -> Advice | None:
+        """What the shadow says; to be asked before the replica that was chosen has the request."""
+        return None if self.shadow is None else self.shadow.advise(request, view)
+
     def choose(
-        self, request: InferenceRequest, exchange: Exchange, replica: Replica, view: View
+        self,
+        request: InferenceRequest,
+        exchange: Exchange,
+        replica: Replica,
+        view: View,
+        advice: Advice | None = None,
     ) -> Advice | None:
-        """The policy chose `replica`, which does not have the request yet: note it, and ask the shadow."""
+        """The policy chose `replica`: note it, and ask the shadow, unless it has given its `advice`. Without
+        that, the replica must not have the request yet."""
         exchange.policy = self.name
         exchange.affinity = request.affinity
         if request.characters:
             self._tallies.routed_characters.add((self.name, replica.name), request.characters)
             self._tallies.cached_characters.add((self.name,), request.found)
-        return None if self.shadow is None else self.shadow.ask(request, view, replica)
+        if self.shadow is None:
+            return None
+        if advice is None:
+            return self.shadow.ask(request, view, replica)
+        self.shadow.count(request, advice, replica)
+        return advice
 
     def sent(
         self,
@@ -94,14 +114,24 @@ class Desk:
 
     def removed(self, replica: Replica) -> None:
         """`replica` has left."""
-        self.policy.removed(replica)
+        for _, _, policy in self.policies():
+            policy.removed(replica)
+
+    def policies(self) -> Iterator[tuple[str, bool, Policy]]:
+        """Its policy, and the shadow if there is one: their names and whether they are shadows."""
+        yield self.name, False, self.policy
         if self.shadow is not None:
-            self.shadow.policy.removed(replica)
+            yield self.shadow.name, True, self.shadow.policy
 
 
 class Desks:
     """The desks of all pools, each opened when it is asked for first. `decisions` is where they note what
-    they decide."""
+    they decide.
+
+    Every worker has its own; once told to `share`, what their policies have learned since is to be taken
+    every few milliseconds and brought to all the others. A policy hears from those of its own name alone:
+    others go by something else, until they have been reloaded, too.
+    """
 
     def __init__(self, plan: PolicyPlan, tallies: Tallies, decisions: Decisions) -> None:
         self.plan = plan
@@ -110,6 +140,9 @@ class Desks:
         self._desks: dict[str, Desk] = {}
         self._books: dict[Replica, Book] = {}
         self._shares: Mapping[str, float] = {}
+        self.open_book: Callable[[Mapping[str, float], str], Book] = lambda shares, _: Book(shares)
+        """Makes a book of callers with these weights; every worker gives it the same name."""
+        self._seat: tuple[int, int] | None = None
 
     def __iter__(self) -> Iterator[Desk]:
         return iter(self._desks.values())
@@ -139,12 +172,12 @@ class Desks:
         for model, desk in self._desks.items():
             name, shadow = plan.name_for(model), plan.shadow_for(model)
             if name != desk.name or not plan.makes_as(before, name):
-                desk.replace(name, plan.make(name))
+                desk.replace(name, self._make(name, desk.turns))
                 changed.add(model)
             if shadow != (desk.shadow and desk.shadow.name) or (
                 shadow is not None and not plan.makes_as(before, shadow)
             ):
-                desk.place_shadow(self._make_shadow(shadow))
+                desk.place_shadow(self._make_shadow(shadow, desk.turns))
         return changed
 
     def remembered(self) -> Mapping[str, Remembered]:
@@ -157,17 +190,66 @@ class Desks:
         for desk in self:
             desk.removed(replica)
 
+    # Workers
+
+    def share(self, worker: int, workers: int) -> None:
+        """This is worker number `worker` of so many; they hear from each other from now on."""
+        self._seat = worker, workers
+        for desk in self:
+            for _, _, policy in desk.policies():
+                policy.share(self._ahead(desk.turns))
+
+    def news(self) -> Sequence[Told]:
+        """What the other workers should know, since this was asked last."""
+        told = []
+        for model, desk in self._desks.items():
+            for name, shadow, policy in desk.policies():
+                news = policy.news()
+                if news:
+                    told.append((model, name, shadow, news))
+        return told
+
+    def hear(self, worker: int, told: Sequence[Told], pools: Mapping[str, Pool], now: float) -> None:
+        """Another worker has told this, at some time before `now`. What is told of pools and replicas that
+        are not known here is passed over."""
+        for model, name, shadow, news in told:
+            pool = pools.get(model)
+            if pool is None:
+                continue
+            for own_name, is_shadow, policy in self.of(pool).policies():
+                if (own_name, is_shadow) == (name, shadow):
+                    policy.hear(worker, news, {one.name: one for one in pool.replicas}, now)
+
+    def lost(self, worker: int) -> None:
+        """That worker is gone, and what it had under way ends."""
+        for desk in self:
+            for _, _, policy in desk.policies():
+                policy.lost(worker)
+
+    def _ahead(self, turns: int) -> int:
+        worker, workers = self._seat or (0, 1)
+        return worker * turns // workers
+
+    def _make(self, name: str, turns: int) -> Policy:
+        policy = self.plan.make(name)
+        if self._seat is not None:
+            policy.share(self._ahead(turns))
+        return policy
+
     def _open(self, pool: Pool) -> Desk:
         """Pools that share a replica share a book: they compete for its room."""
         known = (self._books[replica] for replica in pool.replicas if replica in self._books)
-        book = next(known, None) or Book(self._shares)
+        models = [card["id"] for replica in pool.replicas for card in replica.cards or ()]
+        book = next(known, None) or self.open_book(self._shares, min(models, default=pool.model))
         for replica in pool.replicas:
             self._books.setdefault(replica, book)
         name = self.plan.name_for(pool.model)
-        shadow = self._make_shadow(self.plan.shadow_for(pool.model))
-        desk = Desk(name, self.plan.make(name), shadow, book, self._tallies)
+        turns = len(pool.replicas)
+        shadow = self._make_shadow(self.plan.shadow_for(pool.model), turns)
+        desk = Desk(name, self._make(name, turns), shadow, book, self._tallies)
+        desk.turns = turns
         self._desks[pool.model] = desk
         return desk
 
-    def _make_shadow(self, name: str | None) -> Shadow | None:
-        return None if name is None else Shadow(name, self.plan.make(name), self._tallies)
+    def _make_shadow(self, name: str | None, turns: int) -> Shadow | None:
+        return None if name is None else Shadow(name, self._make(name, turns), self._tallies)

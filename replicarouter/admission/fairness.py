@@ -1,6 +1,6 @@
 """What each caller has had, and whose turn it is: weighted fair sharing of replicas between callers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,10 +16,11 @@ class Account:
     """One caller before the replicas of a book.
 
     `held` counts its outstanding requests there; `turn` is the virtual time at which its next waiting
-    request is due; `lines` are those in which it waits, by their places.
+    request is due; `lines` are those in which it waits, by their places. `place` is that in common memory,
+    if it has one there: then `total` and `due` are to be believed, and not what is kept here.
     """
 
-    __slots__ = ("book", "caller", "held", "lines", "turn", "weight")
+    __slots__ = ("book", "caller", "held", "lines", "place", "turn", "weight")
 
     def __init__(self, book: "Book", caller: str, weight: float) -> None:
         self.book = book
@@ -27,7 +28,18 @@ class Account:
         self.weight = weight
         self.held = 0
         self.turn = 0.0
+        self.place = -1
         self.lines: dict[Place, Line] = {}
+
+    @property
+    def total(self) -> int:
+        """Its outstanding requests there."""
+        return self.held
+
+    @property
+    def due(self) -> float:
+        """When its next waiting request is due."""
+        return self.turn
 
 
 class Book:
@@ -43,6 +55,7 @@ class Book:
 
     def __init__(self, shares: Mapping[str, float]) -> None:
         self.now = 0.0
+        self.place = -1
         self._shares = shares
         self._accounts: dict[str, Account] = {}
         self._competing = 0.0
@@ -88,12 +101,19 @@ class Book:
         if len(self._accounts) >= self._look_at:
             self._forget_idle()
         weight = self._shares.get(caller, DEFAULT_WEIGHT)
-        account = self._accounts[caller] = Account(self, caller, weight)
+        account = self._accounts[caller] = self._make(caller, weight)
         return account
+
+    def _make(self, caller: str, weight: float) -> Account:
+        return Account(self, caller, weight)
+
+    def _close(self, accounts: Iterable[Account]) -> None:
+        """These are forgotten."""
 
     def _forget_idle(self) -> None:
         """Forget callers without requests; the worst they can gain by it is one turn."""
-        kept = {name: one for name, one in self._accounts.items() if one.held or one.lines}
+        kept = {name: one for name, one in self._accounts.items() if one.total or one.lines}
+        self._close([one for name, one in self._accounts.items() if name not in kept])
         self._accounts = kept
         # Only once as many more have come, so that each look is paid for by those it looks at.
         self._look_at = max(REMEMBERED, 2 * len(kept))

@@ -1,5 +1,10 @@
 """Which replica holds a stored response: follow-ups of the Responses API must meet the one that made it."""
 
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
 from replicarouter.errors import NoReplica, ResponseNotFound
 from replicarouter.fleet.registry import Fleet, Pool
 from replicarouter.fleet.replica import Replica
@@ -9,24 +14,35 @@ OWNER_GONE = "The replica that held this response is gone; send the conversation
 CAPACITY = 65536
 """Responses that are remembered; the least recently used ones are forgotten first."""
 
+NEWS_WITHIN = 0.1
+"""Seconds after which a worker has heard of a response that another one has seen, unless something is wrong:
+news are sent every 20 ms."""
+
+Made = tuple[str, str]
+"""A response's id, and the name of the replica that made it."""
+
 
 class Owners:
     """Response id → replica, bounded. A response whose replica has left keeps its owner, so that a
-    follow-up can be told that it is gone rather than sent to a replica that never heard of it."""
+    follow-up can be told that it is gone rather than sent to a replica that never heard of it.
+
+    Every worker has its own, and hears of those responses that others have seen, once it is told to `share`.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._owners: dict[str, Replica] = {}
+        self._news: deque[Made] | None = None
+        self._awaited: dict[str, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def learn(self, response_id: str, replica: Replica) -> None:
         """`replica` has made this response."""
-        self._owners.pop(response_id, None)
-        self._owners[response_id] = replica
-        if len(self._owners) > self._capacity:
-            del self._owners[next(iter(self._owners))]
+        self._keep(response_id, replica)
+        if self._news is not None:
+            self._news.append((response_id, replica.name))
 
     def find(self, response_id: str) -> Replica | None:
         """Who made this response; None when it is not known."""
@@ -56,3 +72,51 @@ class Owners:
             if owner in pool.replicas:
                 return pool, owner
         raise NoReplica("The replica that holds this response is not ready; try again shortly.")
+
+    # Workers
+
+    def share(self) -> None:
+        """Collect what is learned from now on for the other workers."""
+        self._news = deque(maxlen=self._capacity)
+
+    def news(self) -> Sequence[Made]:
+        """What was learned since this was asked last."""
+        if not self._news:
+            return ()
+        made = [*self._news]
+        self._news.clear()
+        return made
+
+    def all(self) -> Sequence[Made]:
+        """Everything that is known, for a worker that has just begun."""
+        return [(response_id, replica.name) for response_id, replica in self._owners.items()]
+
+    def hear(self, made: Sequence[Made], fleet: Fleet) -> None:
+        """Another worker has learned this. What a replica has made that has left is not known here."""
+        replicas = {replica.name: replica for replica in fleet} if made else {}
+        for response_id, name in made:
+            replica = replicas.get(name)
+            if replica is not None:
+                self._keep(response_id, replica)
+            awaited = self._awaited.pop(response_id, None)
+            if awaited is not None:
+                awaited.set()
+
+    async def heard_of(self, response_id: str) -> None:
+        """Give the news of a response that is not known here time to come: its client may be faster. It
+        costs those some time who name one that nobody knows."""
+        if self._news is None or response_id in self._owners:
+            return
+        awaited = self._awaited.setdefault(response_id, asyncio.Event())
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NEWS_WITHIN):
+                    await awaited.wait()
+        finally:
+            self._awaited.pop(response_id, None)
+
+    def _keep(self, response_id: str, replica: Replica) -> None:
+        self._owners.pop(response_id, None)
+        self._owners[response_id] = replica
+        if len(self._owners) > self._capacity:
+            del self._owners[next(iter(self._owners))]

@@ -96,7 +96,7 @@ class Lane:
     def place(self, line: Line) -> None:
         """Put a line where it belongs by now; it must have a waiter."""
         account, old = line.account, line.entry
-        key = (account.held, account.turn, next(iter(line.waiters)).serial)
+        key = (account.total, account.due, next(iter(line.waiters)).serial)
         if old is not None and old[:3] == key:
             return
         line.entry = (*key, next(self._serial), line)
@@ -139,6 +139,7 @@ class Queue:
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, Replica | None], dict[tuple[int, float], Lane]] = {}
         self._backlogs: dict[int, Backlog] = {}
+        self._accounts: dict[Account, None] = {}
         self.waiters: dict[Waiter, None] = {}
         """Everybody, in order of arrival. To be read only."""
 
@@ -147,6 +148,7 @@ class Queue:
         self.waiters[waiter] = None
         account = waiter.account
         if not account.lines:
+            self._accounts[account] = None
             account.book.begin(account)
         self._line_up(waiter)
         rank = waiter.exchange.priority
@@ -180,6 +182,21 @@ class Queue:
         """What its caller holds, or its turn, has changed: move its lines to where they belong."""
         for line in account.lines.values():
             line.lane.place(line)
+
+    def shift_all(self) -> None:
+        """The same for all callers: what they hold elsewhere has changed."""
+        for account in self._accounts:
+            self.shift(account)
+
+    @property
+    def callers(self) -> int:
+        """How many callers wait."""
+        return len(self._accounts)
+
+    def fronts(self, most: int) -> list[Waiter]:
+        """Who would be served first by a replica of each model, and by each that is awaited alone: up to the
+        first that may use any replica, and `most` of each kind."""
+        return [waiter for lanes in self._lanes.values() for waiter in _front(list(lanes.values()), most)]
 
     def waiting_for(self, pool: Pool) -> bool:
         """Whether anybody waits for this pool, and not for one replica alone."""
@@ -255,7 +272,21 @@ class Queue:
                 del self._lanes[model, awaited]
         del account.lines[place]
         if not account.lines:
+            del self._accounts[account]
             account.book.end(account)
+
+
+def _front(lanes: Sequence[Lane], most: int) -> list[Waiter]:
+    front: list[Waiter] = []
+
+    def note(waiter: Waiter) -> bool:
+        front.append(waiter)
+        return len(front) == most or (not waiter.tried and waiter.only is None)
+
+    for rank in sorted({lane.rank for lane in lanes}):
+        if _offer([lane for lane in lanes if lane.rank == rank], note):
+            break
+    return front
 
 
 def _offer(lanes: Sequence[Lane], take: Callable[[Waiter], bool]) -> bool:

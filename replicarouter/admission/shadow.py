@@ -58,6 +58,12 @@ class Shadow:
 
     def ask(self, request: InferenceRequest, view: View, real: Replica) -> Advice:
         """What it says where the real policy chose `real`. Times to wait are in seconds, 0 for none."""
+        advice = self.advise(request, view)
+        self.count(request, advice, real)
+        return advice
+
+    def advise(self, request: InferenceRequest, view: View) -> Advice:
+        """What it says, which is not counted yet."""
         affinity, found = request.affinity, request.found
         request.affinity, request.found = NONE, 0
         own_view = View(view.replicas, view.candidates, view.now, self._random, view.waited, view.held)
@@ -67,7 +73,6 @@ class Shadow:
         else:
             advice = Advice(choice, 0.0, request.affinity, request.found)
         request.affinity, request.found = affinity, found
-        self._count(request, advice, real)
         return advice
 
     def sent(
@@ -92,7 +97,8 @@ class Shadow:
             told = ending if sent.same else replace(ending, cached_tokens=None)
             self.policy.finished(sent.request, sent.replica, told, now)
 
-    def _count(self, request: InferenceRequest, advice: Advice, real: Replica) -> None:
+    def count(self, request: InferenceRequest, advice: Advice, real: Replica) -> None:
+        """Count its advice, beside the replica that the real policy chose."""
         tallies, name = self._tallies, self.name
         tallies.shadow.add((name, advice.affinity))
         tallies.shadow_choices.add((name, SAME if advice.replica is real else OTHER))

@@ -21,6 +21,13 @@ class KeyReader:
         self._sessions = SessionReader(session_headers, stick_to_api_key=stick_to_api_key)
         self._continuations = Continuations()
 
+    def looks_inside(self, headers: CIMultiDictProxy[str], needs: Needs) -> bool:
+        """Whether the body has to be read for the keys that `needs` asks for."""
+        wanted = int(needs)
+        if wanted & _BLOCKS:
+            return True
+        return wanted != 0 and not self._sessions.named_in(headers)
+
     def read(self, inference: InferenceRequest, headers: CIMultiDictProxy[str], needs: Needs) -> None:
         """Fill in the keys that `needs` asks for, and let go of the body's fields: the tree of a large
         prompt must not be held while its answer streams. Never raises.

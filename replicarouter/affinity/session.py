@@ -29,11 +29,9 @@ class SessionReader:
         Of a header that was sent more than once the first value counts that is not blank. What is blank,
         or neither a text nor a number, counts as missing. Never raises.
         """
-        for name in self._headers:
-            if name in headers:
-                key = _first_said(headers.getall(name))
-                if key:
-                    return _hashed(key)
+        key = self._in_headers(headers)
+        if key:
+            return _hashed(key)
         fields = fields or _NO_FIELDS
         for name in BODY_FIELDS:
             value = fields.get(name)
@@ -43,6 +41,18 @@ class SessionReader:
                     return _hashed(key)
         key = _api_key(headers) if self._stick_to_api_key else ""
         return _hashed(key) if key else None
+
+    def named_in(self, headers: CIMultiDictProxy[str]) -> bool:
+        """Whether one of the headers carries the key, so that the body does not matter."""
+        return bool(self._in_headers(headers))
+
+    def _in_headers(self, headers: CIMultiDictProxy[str]) -> str:
+        for name in self._headers:
+            if name in headers:
+                key = _first_said(headers.getall(name))
+                if key:
+                    return key
+        return ""
 
 
 def _first_said(values: Iterable[str]) -> str:

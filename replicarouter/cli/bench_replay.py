@@ -12,7 +12,7 @@ from rich.console import Console
 
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.replay_flags import KV_TOKENS, add_flags, refuse_misfits
-from replicarouter.replay.campaign import PLAYERS, Campaign, Run, Source
+from replicarouter.replay.campaign import PLAYERS, Campaign, Router, Run, Source
 from replicarouter.replay.campaign import run as run_campaign
 from replicarouter.replay.figures import Slo
 from replicarouter.replay.gate import GateRules
@@ -111,6 +111,7 @@ def _campaign(arguments: argparse.Namespace) -> Campaign:
         arguments.seeds,
         PolicyOptions.model_validate({key: value for key, value in given.items() if value is not None}),
         Slo(arguments.slo_ttft, arguments.slo_itl),
+        Router(arguments.workers, arguments.news_delay),
     )
 
 
@@ -203,6 +204,7 @@ def _facts(campaign: Campaign) -> dict[str, Any]:
         "demand": {key: value for key, value in options.items() if key != "load"},
         "mode": "timed" if isinstance(mode, TimedOptions) else "untimed",
         "fleet": asdict(mode),
+        "router": asdict(campaign.router),
         "policy_options": campaign.policy_options.model_dump(mode="json"),
         "slo": asdict(campaign.slo),
     }
@@ -213,6 +215,8 @@ def _headline(campaign: Campaign) -> str:
     name = source.trace.name if source.trace is not None else source.workload
     size = source.trace_options.block_tokens
     text = f"{name}: {mode.replicas} replicas x {mode.kv_blocks:,} blocks of {size} tokens"
+    if campaign.router.workers > 1:
+        text += f", {campaign.router.workers} workers"
     if isinstance(mode, UntimedOptions):
         return f"{text}, untimed, {mode.in_flight} in flight"
     slo = campaign.slo

@@ -8,6 +8,7 @@ from replicarouter.cli.values import count, not_negative, one_or_more, positive,
 from replicarouter.replay.campaign import PLAYERS
 from replicarouter.replay.figures import Slo
 from replicarouter.replay.trace import MOONCAKE_BLOCK_TOKENS
+from replicarouter.replay.workers import NEWS_DELAY
 from replicarouter.replay.workloads import WORKLOADS
 from replicarouter.simulator import DEFAULT_PROFILE, PROFILES
 
@@ -187,6 +188,20 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="N",
         help="the router's policy_options.prefix_index_bytes",
+    )
+    flag(
+        "--workers",
+        type=count,
+        default=1,
+        metavar="N",
+        help="the router's workers, each with a policy of its own; requests are dealt at random (default 1)",
+    )
+    flag(
+        "--news-delay",
+        type=not_negative,
+        default=NEWS_DELAY,
+        metavar="S",
+        help="seconds after which workers hear what others have learned; never, if it is long (default %(default)s)",
     )
 
 

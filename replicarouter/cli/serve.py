@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -29,6 +30,11 @@ from replicarouter.settings import Settings
 from replicarouter.tasks import TaskSet
 from replicarouter.telemetry import logs
 from replicarouter.words import counted
+
+if TYPE_CHECKING:
+    from replicarouter.commons.memory import Commons
+    from replicarouter.workers.keeper import Keeper
+    from replicarouter.workers.nursery import Nursery
 
 NAME = "serve"
 HELP = "run the router"
@@ -63,10 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
     origin = FILE if loaded.origins["replicas"] == str(arguments.config) else SETTINGS
     if arguments.watch and not files_of(settings, arguments.config):
         raise SettingsError("--watch: there is no file to watch; give --config FILE")
-    logs.set_up(settings.log.level, settings.log.format)
     return_large_blocks()
     descriptors = raise_descriptor_limit()
-    return uvloop.run(_serve(_Order(settings, load, arguments.config, arguments.watch, origin), descriptors))
+    order = _Order(settings, load, arguments.config, arguments.watch, origin)
+    # Before there is a thread or an event loop, which no fork would bring along whole.
+    crew = _Crew.of(settings) if settings.workers > 1 else None
+    logs.set_up(settings.log.level, settings.log.format)
+    return uvloop.run(_serve(order, descriptors, crew))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,39 @@ class _Order:
     origin: str
 
 
-async def _serve(order: _Order, descriptors: int) -> int:
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """What has to be there before the event loop so that there can be workers."""
+
+    commons: "Commons"
+    nursery: "Nursery"
+
+    @classmethod
+    def of(cls, settings: Settings) -> "_Crew":
+        from replicarouter.commons.memory import Commons  # noqa: PLC0415 - a single process needs none of it
+        from replicarouter.workers.nursery import Nursery  # noqa: PLC0415
+        from replicarouter.workers.worker import work  # noqa: PLC0415
+
+        commons = Commons(settings.workers)
+        gc.collect()
+        # What is shared with the workers is not to be touched, or each would get its own copy.
+        gc.freeze()
+        return cls(commons, Nursery.open(partial(work, commons, settings.log)))
+
+    def keeper(self, settings: Settings, origin: str, failed: Callable[[], None]) -> "Keeper":
+        from replicarouter.workers.keeper import Keeper  # noqa: PLC0415
+
+        return Keeper(settings, self.commons, self.nursery, origin=origin, failed=failed)
+
+
+async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
     settings = order.settings
-    router = Router(settings, origin=order.origin)
+    signals: asyncio.Queue[str] = asyncio.Queue()
+    router: Router | Keeper
+    if crew is None:
+        router = Router(settings, origin=order.origin)
+    else:
+        router = crew.keeper(settings, order.origin, lambda: signals.put_nowait("no workers"))
     manager = ServiceManager.of(os.environ, os.getpid())
     loop = asyncio.get_running_loop()
     this = asyncio.current_task()
@@ -99,7 +138,6 @@ async def _serve(order: _Order, descriptors: int) -> int:
         return 0
     except CannotListen as error:
         raise CommandFailed(_cannot_listen(settings, error)) from error
-    signals: asyncio.Queue[str] = asyncio.Queue()
     for number in STOPPING:
         loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     reloads = TaskSet()
@@ -129,14 +167,14 @@ async def _serve(order: _Order, descriptors: int) -> int:
     gc.set_threshold(GC_THRESHOLD)
     manager.ready(_status(router))
     reloads.start(manager.keep_alive(partial(_status, router)), "tell the service manager")
-    log.info("draining", extra={"signal": await signals.get(), "in_flight": len(router.ledger.in_flight)})
+    log.info("draining", extra={"signal": await signals.get(), "in_flight": router.in_flight})
     try:
         return await _wind_down(router, signals, manager)
     finally:
         await reloads.close()
 
 
-async def _reload(router: Router, reloader: Reloader, manager: ServiceManager) -> None:
+async def _reload(router: "Router | Keeper", reloader: Reloader, manager: ServiceManager) -> None:
     manager.reloading()
     try:
         await reloader.reload()
@@ -144,9 +182,9 @@ async def _reload(router: Router, reloader: Reloader, manager: ServiceManager) -
         manager.ready(_status(router))
 
 
-def _status(router: Router) -> str:
+def _status(router: "Router | Keeper") -> str:
     """One line for `systemctl status`."""
-    requests = counted(len(router.ledger.in_flight), "request")
+    requests = counted(router.in_flight, "request")
     if router.draining:
         return f"draining {requests}"
     replicas = router.fleet.replicas
@@ -162,7 +200,9 @@ def _how_to_reload(order: _Order) -> str:
     return f"on SIGHUP{' and on changes' if order.watch else ''}: {', '.join(files)}"
 
 
-async def _wind_down(router: Router, signals: "asyncio.Queue[str]", manager: ServiceManager) -> int:
+async def _wind_down(
+    router: "Router | Keeper", signals: "asyncio.Queue[str]", manager: ServiceManager
+) -> int:
     """Drain, unless a second signal or the time limit comes first."""
     tasks = TaskSet()
     drained = asyncio.Event()
@@ -181,11 +221,11 @@ async def _wind_down(router: Router, signals: "asyncio.Queue[str]", manager: Ser
 
     tasks.start(drain(), "drain")
     tasks.start(second_signal(), "second signal")
-    manager.stopping(f"draining {counted(len(router.ledger.in_flight), 'request')}")
+    manager.stopping(f"draining {counted(router.in_flight, 'request')}")
     tasks.start(manager.keep_draining(partial(_status, router)), "tell the service manager")
     await drained.wait()
     await tasks.close()
-    left = len(router.ledger.in_flight)
+    left = router.in_flight
     if left:
         log.warning("requests cut", extra={"in_flight": left, "forced": forced})
     await router.stop()

@@ -18,8 +18,12 @@ ASSUMED_MAX_NUM_SEQS = 256
 ENGINE_KEEPALIVE = 5.0
 """Seconds after which uvicorn-based engines close an idle connection."""
 
-_M_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
+
+KEPT = 2**23
+"""Bytes of free memory that are not given back to the system: a large body comes in pieces of 256 KiB, and
+to have the system take and give each of them costs more than to pass it on."""
 
 SPARE_DESCRIPTORS = 64
 """Descriptors for listeners, probes, scrapes and logs."""
@@ -40,7 +44,9 @@ def return_large_blocks() -> None:
     one burst of large bodies the process would stay as large as all of them together.
     """
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**20)
+        library.mallopt(_M_TRIM_THRESHOLD, KEPT)
 
 
 def raise_descriptor_limit() -> int:

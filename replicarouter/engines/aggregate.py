@@ -13,7 +13,10 @@ from replicarouter.engines.base import Samples
 def values(samples: Samples, names: Sequence[str]) -> list[float]:
     """Return the finite values of the first of `names` that has any."""
     for name in names:
-        found = [value for _, value in samples.get(name, ()) if isfinite(value)]
+        listed = samples.get(name)
+        if listed is None:
+            continue
+        found = [value for _, value in listed if isfinite(value)]
         if found:
             return found
     return []

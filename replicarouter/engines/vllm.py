@@ -52,24 +52,33 @@ class VllmDialect:
 
     def read(self, samples: Samples) -> EngineReading:
         """Turn the samples into a reading."""
-        steps = total(samples, SPEC_DRAFTS)
+        drafts = total(samples, SPEC_DRAFTS)
         accepted, drafted = total(samples, SPEC_ACCEPTED), total(samples, SPEC_DRAFTED)
+        found = (
+            running := total(samples, RUNNING),
+            waiting := total(samples, WAITING),
+            kv_usage := largest(samples, KV_USAGE),
+            preemptions := total(samples, PREEMPTIONS),
+            prefix_queries := total(samples, PREFIX_QUERIES),
+            prefix_hits := total(samples, PREFIX_HITS),
+            steps := total(samples, STEPS),
+        )
         return EngineReading(
-            running=total(samples, RUNNING),
-            waiting=total(samples, WAITING),
-            kv_usage=largest(samples, KV_USAGE),
-            preemptions=total(samples, PREEMPTIONS),
-            prefix_queries=total(samples, PREFIX_QUERIES),
-            prefix_hits=total(samples, PREFIX_HITS),
+            running=running,
+            waiting=waiting,
+            kv_usage=kv_usage,
+            preemptions=preemptions,
+            prefix_queries=prefix_queries,
+            prefix_hits=prefix_hits,
             # Besides the accepted drafts, each verification yields one token of the model itself.
-            spec_accept_length=None if accepted is None or not steps else 1.0 + accepted / steps,
-            spec_draft_length=None if drafted is None or not steps else drafted / steps,
-            steps=total(samples, STEPS),
+            spec_accept_length=None if accepted is None or not drafts else 1.0 + accepted / drafts,
+            spec_draft_length=None if drafted is None or not drafts else drafted / drafts,
+            steps=steps,
             start_time=largest(samples, START_TIME),
             kv_capacity=_kv_capacity(samples),
             model=label(samples, "model_name"),
             cache_dtype=_cache_dtype(samples),
-            missing=tuple(names[0] for names in EXPECTED if total(samples, names) is None),
+            missing=tuple(names[0] for names, value in zip(EXPECTED, found, strict=True) if value is None),
         )
 
 

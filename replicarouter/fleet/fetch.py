@@ -4,6 +4,7 @@ Each replica is asked every second or two for ever, so what can be known of a qu
 only a connector and a parser of aiohttp's are between it and the answer.
 """
 
+import asyncio
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -42,7 +43,7 @@ class LookConnector(aiohttp.TCPConnector):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to ask one replica: what the connector wants to know, and the parts of a head that never change."""
+    """Where to ask one replica: what the connector wants to know, and what is the same in every question."""
 
     template: ClientRequest
     path: str
@@ -70,7 +71,7 @@ class Client:
             URL(url),
             # A page is larger so, but nobody has to pack and unpack it.
             headers={"Accept-Encoding": "identity"},
-            loop=self._connector._loop,
+            loop=asyncio.get_running_loop(),
         )
         lines = "".join(f"{name}: {value}\r\n" for name, value in template.headers.items())
         return Place(template, template.url.raw_path.rstrip("/"), lines)

@@ -1,76 +1,97 @@
 """Where every accepted request is. The counts sit in one flat array; a lease is their only writer.
 
-Row of a replica: connecting, sent, streaming, outstanding. Receiving and queued belong to no replica.
+Row of a replica: connecting, sent, streaming, outstanding, and what only several workers need. Receiving and
+queued belong to no replica.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from replicarouter.cells import Counter
+from replicarouter.cells import Counter, Shelf, Whole
+from replicarouter.commons import layout
+from replicarouter.commons.seat import Seat
 from replicarouter.exchange import Exchange, Stage
 
-OUTSTANDING = 3
-ROW = 4
+OUTSTANDING = layout.OUTSTANDING
+ROW = layout.ROW
 HELD_TOO_LONG = 0.1
 """Seconds a request may wait in the router before the fleet may be called proxy-limited."""
 
 
+class Connections(Protocol):
+    """Connections to one replica: all that are `open`, and those a request uses now (`busy`)."""
+
+    open: int
+    busy: int
+
+
 @dataclass(slots=True)
-class Connections:
-    """Connections to one replica: all that are open, and those a request uses now."""
+class OwnConnections:
+    """Those of a process that is alone."""
 
     open: int = 0
     busy: int = 0
 
 
 class Ledger:
-    """Counts of requests by stage, and the exchanges themselves while they are in flight."""
+    """Counts of requests by stage, and the exchanges themselves while they are in flight.
 
-    def __init__(self) -> None:
-        self.cells = array("q")
+    This is the one of a process that is alone. `fleet.common_ledger` has those of workers and of their
+    keeper. `cells` are for whoever compares replicas: `OUTSTANDING` in a row of it is what all workers have
+    there; `rows` is what this one has. `seat` is where a worker sits.
+    """
+
+    seat: Seat | None = None
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.cells: Whole = array("q")
+        self.rows: Whole = self.cells
         self.receiving = 0
-        self.queued: dict[str, int] = {}
+        self.queued: MutableMapping[str, int] = {}
         self.in_flight: dict[str, Exchange] = {}
-        self.finished = Counter()  # endpoint, model, replica, outcome
-        self.attempts = Counter()  # replica, result
-        self.retries = Counter()  # reason
-        self.client_gone = Counter()  # stage
-        self.ejections = Counter()  # replica, reason
-        self.connections: list[Connections] = []
+        self.arrived = Counter("arrived", shelf)  # endpoint
+        self.finished = Counter("finished", shelf)  # endpoint, model, replica, outcome
+        self.attempts = Counter("attempts", shelf)  # replica, result
+        self.retries = Counter("retries", shelf)  # reason
+        self.client_gone = Counter("client_gone", shelf)  # stage
+        self.ejections = Counter("ejections", shelf)  # replica, reason
         self.special: set[int] = set()  # Rows whose cost is not just what is outstanding there.
         self.waiting_for_slot = 0
+        self.connections: list[Connections] = []
         self._free_rows: list[int] = []
         self._held: dict[Exchange, float] = {}
 
     def received(self) -> dict[str, int]:
-        """Requests whose head was read, by endpoint: those in flight and those that have ended."""
-        counts: dict[str, int] = {}
-        for exchange in self.in_flight.values():
-            counts[exchange.endpoint] = counts.get(exchange.endpoint, 0) + 1
-        for labels, ended in self.finished:
-            counts[labels[0]] = counts.get(labels[0], 0) + ended
-        return counts
+        """Requests whose head was read, by endpoint."""
+        return {labels[0]: count for labels, count in self.arrived}
 
     def add_row(self) -> int:
         """Make room for one more replica; returns the index of its first cell."""
         if self._free_rows:
             return self._free_rows.pop()
-        row = len(self.cells)
-        self.cells.extend([0] * ROW)
-        self.connections.append(Connections())
+        cells = self.cells
+        assert isinstance(cells, array)
+        row = len(cells)
+        cells.extend([0] * ROW)
+        self.connections.append(OwnConnections())
         return row
 
     def free_row(self, row: int) -> None:
         """Take back the row of a replica that is gone; its counts must be zero."""
         # Its idle connections close later, and count down the old object.
-        self.connections[row // ROW] = Connections()
+        self.connections[row // ROW] = OwnConnections()
         self.special.discard(row)
         self._free_rows.append(row)
 
     def connections_of(self, row: int) -> Connections:
         """The connection counts of the replica that owns `row`."""
         return self.connections[row // ROW]
+
+    def count(self, row: int, stage: Stage) -> int:
+        """Requests of the replica that owns `row` in one of its three stages."""
+        return self.cells[row + stage]
 
     def last_byte_from(self, name: str) -> float:
         """When the last byte came of the responses now on their way from the replica of this name;

@@ -1,6 +1,6 @@
 """The fleet as other processes have it: what is believed of each replica travels, and is adopted there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Mirror:
         self._fleet = fleet
         self._changed = changed
 
-    def adopt(self, portraits: list[Portrait]) -> None:
+    def adopt(self, portraits: Sequence[Portrait]) -> None:
         """Bring these replicas up to date; new ones join."""
         before = [self._adopt_one(one) for one in portraits]
         self._fleet.regroup()

@@ -45,9 +45,7 @@ class Prober(FleetListener):
     Bytes of a response count as passed probes: an engine at work may answer late or not at all.
     """
 
-    def __init__(
-        self, fleet: Fleet, client: Client, settings: HealthSettings, clock: Clock
-    ) -> None:
+    def __init__(self, fleet: Fleet, client: Client, settings: HealthSettings, clock: Clock) -> None:
         self._fleet = fleet
         self._client = client
         self._settings = settings

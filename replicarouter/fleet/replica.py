@@ -1,11 +1,12 @@
 """One replica: its identity, what we believe of it, and its counts as the ledger holds them."""
 
-from array import array
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from replicarouter.cells import Whole
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
@@ -80,11 +81,12 @@ class Replica:
 
     settings: ReplicaSettings
     row: int
-    cells: "array[int]"
+    cells: Whole
     most: int = 0
     name: str = ""
     weight: float = 1.0
     special: set[int] = field(default_factory=set)
+    counts: Callable[[int, Stage], int] | None = None
     origin: str = FILE
     health: State = State.LOADING
     duty: Duty = Duty.ACTIVE
@@ -118,7 +120,9 @@ class Replica:
         most = most if own is None else own
         if row is None:
             row = ledger.add_row()
-        return cls(settings, row, ledger.cells, most, settings.name, settings.weight, ledger.special)
+        replica = cls(settings, row, ledger.cells, most, settings.name, settings.weight, ledger.special)
+        replica.counts = ledger.count
+        return replica
 
     @property
     def state(self) -> State:
@@ -158,6 +162,13 @@ class Replica:
     def outstanding(self) -> int:
         """Requests connecting, sent or streaming."""
         return self.cells[self.row + OUTSTANDING]
+
+    @property
+    def limit(self) -> int:
+        """Most requests that may be outstanding here now, 0 for no limit; on trial one above the old ones."""
+        if not self.trial:
+            return self.most
+        return min(self.most, self._trial_above + 1) if self.most else self._trial_above + 1
 
     @property
     def has_room(self) -> bool:
@@ -208,7 +219,9 @@ class Replica:
 
     def count(self, stage: Stage) -> int:
         """Requests of this replica in one of its three stages."""
-        return self.cells[self.row + stage]
+        if self.counts is None:
+            return self.cells[self.row + stage]
+        return self.counts(self.row, stage)
 
     @property
     def with_engine(self) -> int:

@@ -6,7 +6,7 @@ import logging
 import aiohttp
 
 from replicarouter.clock import Clock
-from replicarouter.engines import DIALECTS, PARSER, detect
+from replicarouter.engines import DIALECTS, PARSER, Samples, detect
 from replicarouter.fleet.fetch import OK, Client, Place
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
@@ -22,9 +22,7 @@ MAX_PAGE = 16 * 1024 * 1024
 class Scraper(FleetListener):
     """Takes a reading of every replica each interval. A replica without a page simply has none."""
 
-    def __init__(
-        self, fleet: Fleet, client: Client, settings: ScrapeSettings, clock: Clock
-    ) -> None:
+    def __init__(self, fleet: Fleet, client: Client, settings: ScrapeSettings, clock: Clock) -> None:
         self._fleet = fleet
         self._client = client
         self._settings = settings
@@ -62,7 +60,10 @@ class Scraper(FleetListener):
             return
         if answer.status != OK:
             return
-        samples = PARSER.parse(answer.body)
+        samples: Samples = {}
+        for samples in PARSER.steps(answer.body):  # noqa: B007
+            # Streams go on between two steps.
+            await asyncio.sleep(0)
         configured = replica.settings.engine
         dialect = detect(samples) if configured == "auto" else DIALECTS[configured]
         replica.engine = dialect.name

@@ -8,6 +8,9 @@ from replicarouter.tasks import TaskSet, every
 Look = Callable[[Replica], Awaitable[None]]
 """What is done in turn with a replica."""
 
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, wrapped into 0 to 1, keep apart however many there are."""
+
 
 class Watches:
     """Runs `look` for every replica, `interval` seconds apart; `name` is for people who list tasks."""
@@ -21,15 +24,23 @@ class Watches:
         self._started = False
 
     def start(self, replicas: Sequence[Replica], *, spread: bool = False) -> None:
-        """Begin: at once, or `spread` evenly over an interval when everyone was looked at just now."""
+        """Begin: at once, or `spread` evenly over an interval when everyone was looked at just now.
+
+        All looks after the first are spread.
+        """
         self._started = True
         for turn, replica in enumerate(replicas):
-            self._watch(replica, self._interval * (turn + 1) / len(replicas) if spread else 0.0)
+            later = self._interval * (turn + 1) / len(replicas)
+            if spread:
+                self._watch(replica, delay=later)
+            else:
+                self._watch(replica, shift=later)
 
     def add(self, replica: Replica) -> None:
         """Watch one more, from now on; before `start` there is nothing to do."""
         if self._started:
-            self._watch(replica, 0.0)
+            # Far from those of the others, whichever these are.
+            self._watch(replica, shift=self._interval * (GOLDEN * len(self._ends) % 1.0))
 
     def remove(self, replica: Replica) -> None:
         """Look at it no more; a look that is under way is broken off."""
@@ -43,10 +54,10 @@ class Watches:
         self._ends.clear()
         await self._tasks.close()
 
-    def _watch(self, replica: Replica, delay: float) -> None:
+    def _watch(self, replica: Replica, *, delay: float = 0.0, shift: float = 0.0) -> None:
         async def turn() -> None:
             await self._look(replica)
 
         name = f"{self._name} {replica.name}"
-        loop = self._tasks.start(every(self._interval, turn, name, delay=delay), name)
+        loop = self._tasks.start(every(self._interval, turn, name, delay=delay, shift=shift), name)
         self._ends[replica] = loop.cancel

@@ -7,6 +7,7 @@ from random import Random
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from replicarouter.fleet.replica import Replica
+from replicarouter.policies.news import Item
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import PolicyOptions
 
@@ -89,7 +90,11 @@ class Policy(Protocol):
     `needs` says what it has to know of a request; the fields of others may be empty. `learns` says that
     `sent`, `began` and `finished` are to be called; the others spare them. `options` names the fields of
     `PolicyOptions` that it goes by: while these stay the same, it keeps what it has learned. Times are in
-    seconds on the router's clock. No method raises, whatever the request."""
+    seconds on the router's clock. No method raises, whatever the request.
+
+    Where several workers serve the pool, each has a policy of its own. What all have outstanding at a
+    replica stands in `Replica.cells` for everyone; what else they should know of each other they tell as
+    news."""
 
     needs: ClassVar[Needs]
     learns: ClassVar[bool]
@@ -120,6 +125,19 @@ class Policy(Protocol):
 
     def remembered(self) -> Remembered:
         """How much it remembers now."""
+
+    def share(self, ahead: int) -> None:
+        """From now on collect news for the others. Where replicas are equal, let the turns begin `ahead`
+        places further than they do for the first of the workers."""
+
+    def news(self) -> Sequence[Item]:
+        """What the others should know, since this was asked last; nothing unless it is shared."""
+
+    def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:
+        """That worker's policy has told this, of replicas by their names; who is no member is passed over."""
+
+    def lost(self, worker: int) -> None:
+        """That worker is gone, and all that it had under way."""
 
 
 class Forgetful:
@@ -154,3 +172,16 @@ class Forgetful:
     def remembered(self) -> Remembered:
         """Nothing."""
         return Remembered()
+
+    def share(self, ahead: int) -> None:
+        """Its choices need no turns."""
+
+    def news(self) -> Sequence[Item]:
+        """Nothing."""
+        return ()
+
+    def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:
+        """Nothing to learn."""
+
+    def lost(self, worker: int) -> None:
+        """Nothing to forget."""

@@ -1,11 +1,11 @@
 """The candidates of a view, compared and summed without a call for each of them: with a thousand, calls of
 `Replica.cost` alone would take longer than a choice may."""
 
-from array import array
 from collections.abc import Callable, Sequence
 from operator import itemgetter, truediv
 from typing import Any
 
+from replicarouter.cells import Whole
 from replicarouter.fleet.ledger import OUTSTANDING
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import View
@@ -48,7 +48,7 @@ class Crowd:
 
     def __init__(self) -> None:
         self._replicas: Sequence[Replica] = ()
-        self._cells: array[int] | None = None
+        self._cells: Whole | None = None
         self._special: set[int] = set()
         self._weight = 0.0
         self._weights: list[float] = []
@@ -56,7 +56,7 @@ class Crowd:
         self._candidates: Sequence[Replica] = ()
         self._rows: list[int] = []
         self._where: dict[int, int] = {}
-        self._read: Callable[[array[int]], Any] = list
+        self._read: Callable[[Whole], Any] = list
 
     def costs(self, view: View) -> Sequence[float]:
         """A number for each candidate, in their order, that compares as `Replica.cost` does."""
@@ -128,7 +128,7 @@ class Crowd:
             for one in [one for one in replicas if one.row in special]:
                 one.settle(view.now)
 
-    def _counts(self, candidates: Sequence[Replica], cells: "array[int]") -> Sequence[int]:
+    def _counts(self, candidates: Sequence[Replica], cells: Whole) -> Sequence[int]:
         """What each has outstanding."""
         if candidates != self._candidates:
             self._candidates = [*candidates]

@@ -15,10 +15,11 @@ BYTES_PER_KEY = 250
 @dataclass(frozen=True, slots=True)
 class Place:
     """A key's replica. `displaced`: it is not the one that the key belongs to by its hash, which had too
-    much to do when the key came first."""
+    much to do when the key came first. `at`: since when, in seconds on the router's clock."""
 
     replica: Replica
     displaced: bool
+    at: float = 0.0
 
 
 class KeyMemory:
@@ -42,11 +43,18 @@ class KeyMemory:
         """A key that is known was used."""
         self._places.move_to_end(key)
 
-    def put(self, key: int, replica: Replica, *, displaced: bool = False) -> None:
+    def put(self, key: int, replica: Replica, *, displaced: bool = False, at: float = 0.0) -> None:
         """A key has its place there from now on."""
         places = self._places
-        places[key] = Place(replica, displaced)
+        places[key] = Place(replica, displaced, at)
         places.move_to_end(key)
         if len(places) > self._most:
             places.popitem(last=False)
             self.forgotten += 1
+
+    def hear(self, key: int, place: Place) -> None:
+        """Another worker has placed a key. Of two places the later one counts, and of two of one moment that
+        of the higher name, so that all come to the same whatever they hear first."""
+        known = self._places.get(key)
+        if known is None or (known.at, known.replica.name) < (place.at, place.replica.name):
+            self.put(key, place.replica, displaced=place.displaced, at=place.at)

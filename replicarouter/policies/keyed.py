@@ -2,6 +2,7 @@
 more than its share for it. (V. Mirrokni, M. Thorup, M. Zadimoghaddam, 2016, with a memory of keys.)"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from math import sqrt
 from typing import ClassVar, Self
@@ -21,8 +22,9 @@ from replicarouter.policies.base import (
 )
 from replicarouter.policies.crowd import Crowd
 from replicarouter.policies.hash_ring import HashRing
-from replicarouter.policies.key_memory import BYTES_PER_KEY, MOST_KEYS, KeyMemory
+from replicarouter.policies.key_memory import BYTES_PER_KEY, MOST_KEYS, KeyMemory, Place
 from replicarouter.policies.least_outstanding import LeastOutstanding
+from replicarouter.policies.news import PLACED, Item, Notebook
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.settings import PolicyOptions
 
@@ -52,6 +54,8 @@ class Keyed(Forgetful, ABC):
       All others follow the hash, so that routers agree without talking and a restart moves nothing.
     - A key whose replica has too much to do, or cannot take requests now, is served by others meanwhile,
       and returns.
+    - Workers tell each other where they have placed a key, once. What of it runs they do not tell: a key
+      is then looked upon as one that came by chance by those workers that have nothing of it themselves.
     """
 
     learns: ClassVar[bool] = True
@@ -66,6 +70,7 @@ class Keyed(Forgetful, ABC):
         self._memory = KeyMemory(most_keys)
         self._crowded_out: InferenceRequest | None = None
         self._running: dict[int, int] = {}  # Requests that have not ended, by key.
+        self._notebook: Notebook | None = None
 
     @classmethod
     def of(cls, options: PolicyOptions) -> Self:
@@ -126,7 +131,7 @@ class Keyed(Forgetful, ABC):
             for one in view.candidates
         }
 
-    def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:  # noqa: ARG002
+    def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """Remember where the key is, if that is its place from now on."""
         key = self.key(request)
         if key is None:
@@ -136,9 +141,9 @@ class Keyed(Forgetful, ABC):
         place = memory.find(key)
         if place is None or place.replica not in ring.members:
             displaced = self._crowded_out is request and replica is not ring.home(key)
-            memory.put(key, replica, displaced=displaced)
+            self._place(key, replica, now, displaced=displaced)
         elif replica is not place.replica and not place.displaced and replica is ring.home(key):
-            memory.put(key, replica)
+            self._place(key, replica, now)
         else:
             memory.use(key)
 
@@ -157,6 +162,33 @@ class Keyed(Forgetful, ABC):
         """The places of keys."""
         memory = self._memory
         return Remembered(len(memory), BYTES_PER_KEY * len(memory), cut=memory.forgotten)
+
+    def share(self, ahead: int) -> None:
+        """Tell the others where keys are placed."""
+        self._keyless.share(ahead)
+        self._notebook = Notebook()
+
+    def news(self) -> Sequence[Item]:
+        """Keys that were placed."""
+        return () if self._notebook is None else self._notebook.take()
+
+    def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:  # noqa: ARG002
+        """Remember where another worker has placed keys."""
+        hear = self._memory.hear
+        for word, *about in news:
+            if word == PLACED:
+                key, name, displaced, at = about
+                replica = members.get(str(name))
+                if replica is not None:
+                    hear(int(key), Place(replica, bool(displaced), float(at)))
+
+    def lost(self, worker: int) -> None:
+        """What it has placed stays there."""
+
+    def _place(self, key: int, replica: Replica, now: float, *, displaced: bool = False) -> None:
+        self._memory.put(key, replica, displaced=displaced, at=now)
+        if self._notebook is not None:
+            self._notebook.note((PLACED, key, replica.name, displaced, now))
 
     def _elsewhere(self, key: int, request: InferenceRequest, view: View, room: "_Room") -> Replica:
         """The first one with room in the order of the ring."""

@@ -18,3 +18,8 @@ class LeastOutstanding(Forgetful):
         chosen = first_least(self._crowd.costs(view), self._start)
         self._start = chosen + 1
         return view.candidates[chosen]
+
+    def share(self, ahead: int) -> None:
+        """Let the turns of equal replicas begin there: two workers that choose at the same moment choose
+        different ones."""
+        self._start = ahead

@@ -1,10 +1,10 @@
 """Where a prompt's beginning is cached already, unless it would wait there for longer than it is worth."""
 
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import add
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import Replica
@@ -12,6 +12,8 @@ from replicarouter.policies.backlog import Backlog
 from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, Figures, Remembered, View, Wait
 from replicarouter.policies.candidate_slots import CandidateSlots
 from replicarouter.policies.crowd import Crowd, first_least
+from replicarouter.policies.flights import UNKNOWN_CAPACITY, Flight, Member, UnderWay
+from replicarouter.policies.news import DONE, FAILED, MISSED, SENT, Item, Notebook
 from replicarouter.policies.prefill import Speed, Tokens, believable
 from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
 from replicarouter.protocol.request import BLOCK_CHARACTERS, InferenceRequest, Needs
@@ -28,44 +30,12 @@ REQUEST_SECONDS = 0.08
 """What one more outstanding request costs the others there, in seconds of their prefill: a step takes some
 0.25 ms longer for each sequence in it, and an answer has a few hundred steps."""
 
-UNKNOWN_CAPACITY = 500_000
-"""Tokens in the KV cache of an engine that does not say."""
-
 MOST_EXAMINED = 64
 """Replicas that hold something of the prompt which are compared, at most."""
 
 SHRINK, GROW = 0.97, 1.003
 LEAST_TRUST = 0.25
 """How far a replica's capacity is taken to be less than it says, from what it had dropped or kept."""
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A replica in its slot. `trust` is the share of its KV capacity, `capacity` in tokens, in which prompts
-    were found again; `restarts` tells when its cache is lost; `noted` counts the prompts it was sent."""
-
-    replica: Replica
-    slot: int
-    restarts: int
-    capacity: float = UNKNOWN_CAPACITY
-    trust: float = 1.0
-    noted: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A request at its replica: tokens it still has to compute, those that stood before it, and those that
-    it should find in the cache, which are those of `known` blocks. `noted` is its number there."""
-
-    member: Member
-    tokens: float
-    ahead: float
-    known: int
-    expected: float
-    noted: int
-    sent_at: float
-    began_at: float = 0.0
-    computed: bool = False
 
 
 class Worth(NamedTuple):
@@ -113,9 +83,9 @@ class PrefixCache:
         self._crowd = Crowd()
         self._members: dict[Replica, Member] = {}
         self._flights: dict[InferenceRequest, Flight] = {}
+        self._under_way = UnderWay(self._backlog)
+        self._notebook: Notebook | None = None
         self._seconds = 0.0  # How long a request takes, on average.
-        self._silent: list[tuple[float, int, Flight]] = []  # Those that do not stream, by when they begin.
-        self._serial = count()
         self._start = 0
         self._slots = CandidateSlots(self._open)
 
@@ -170,41 +140,40 @@ class PrefixCache:
 
     def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """Its prompt will be in the replica's cache, and what is not yet has to be computed."""
-        member = self._members.get(replica)
-        if member is None:
-            self._slots.follow([replica])
-            member = self._members[replica]
-        self._refresh(member, request.block_characters, now)
-        slot = member.slot
-        known = self.index.note(slot, request.blocks)
-        member.noted += 1
+        member, known = self._note(replica, request.blocks, request.block_characters, now)
         per_character = self._tokens.per_character
         expected = known * request.block_characters * per_character
         tokens = max(0.0, request.characters * per_character - expected)
-        ahead = self._backlog.waiting[slot]
-        self._backlog.add(slot, tokens)
+        ahead = self._backlog.waiting[member.slot]
         flight = Flight(member, tokens, ahead, known, expected, member.noted, now)
         self._flights[request] = flight
-        if not request.stream:
-            begins = now + (ahead + tokens) / self._speed.tokens_per_second
-            heappush(self._silent, (begins, next(self._serial), flight))
+        begins = 0.0 if request.stream else now + (ahead + tokens) / self._speed.tokens_per_second
+        self._under_way.enter(flight, begins)
+        if self._notebook is not None:
+            self._tell_sent(self._notebook, request, flight, begins)
 
     def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:  # noqa: ARG002
         """Its prompt has been computed."""
         flight = self._flights.get(request)
         if flight is not None and not flight.began_at:
             flight.began_at = now
-            self._computed(flight)
+            self._under_way.computed(flight)
+            if self._notebook is not None:
+                self._notebook.note((DONE, flight.number))
 
     def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:  # noqa: ARG002
         """Learn how many tokens the prompt had, how many were cached, and how fast the rest was computed."""
         flight = self._flights.pop(request, None)
         if flight is None:
             return
-        self._computed(flight)
-        if ending.outcome != "ok":
-            if not flight.began_at:
-                self._take_back(request, flight)
+        self._under_way.computed(flight)
+        failed = ending.outcome != "ok"
+        if not flight.began_at:
+            if self._notebook is not None:
+                self._notebook.note((FAILED if failed else DONE, flight.number))
+            if failed:
+                self._take_back(flight, request.blocks)
+        if failed:
             return
         took = now - flight.sent_at
         self._seconds += (took - self._seconds) * (0.05 if self._seconds else 1.0)
@@ -229,7 +198,7 @@ class PrefixCache:
         self.index.close(member.slot)
         self._backlog.close(member.slot)
         self._slots.close(replica)
-        for flight in self._flights.values():
+        for flight in chain(self._flights.values(), self._under_way.others()):
             if flight.member is member:
                 flight.computed = True
 
@@ -238,13 +207,60 @@ class PrefixCache:
         index = self.index
         return Remembered(index.entries, index.bytes, index.evicted, index.cut)
 
+    # What workers tell each other
+
+    def share(self, ahead: int) -> None:
+        """Tell the others of prompts that are sent and computed. What is learned from how they were answered
+        is not told: each learns the same, from its part of the requests."""
+        self._start = ahead
+        self._notebook = Notebook()
+
+    def news(self) -> Sequence[Item]:
+        """Prompts that were sent, and those that were computed."""
+        return () if self._notebook is None else self._notebook.take()
+
+    def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:
+        """Note prompts as if they had been sent from here: a conversation counts once for each who hears of
+        it, whoever does first."""
+        for word, *about in news:
+            if word == SENT:
+                self._hear_sent(worker, about, members, now)
+            elif word == MISSED:
+                self._under_way.lost(worker)
+            elif word in (DONE, FAILED):
+                flight = self._under_way.end_other(worker, int(about[0]))
+                if flight is not None and word == FAILED:
+                    self._take_back(flight, flight.blocks)
+
+    def lost(self, worker: int) -> None:
+        """What it had under way is computed, or never will be."""
+        self._under_way.lost(worker)
+
+    def _hear_sent(
+        self, worker: int, about: Sequence[Any], members: Mapping[str, Replica], now: float
+    ) -> None:
+        number, name, packed, block_characters, tokens, begins = about
+        replica = members.get(name)
+        if replica is None:
+            return
+        blocks = array("Q", packed).tolist()
+        member, known = self._note(replica, blocks, block_characters, now)
+        flight = Flight(member, tokens, 0.0, known, 0.0, member.noted, now, blocks=blocks)
+        self._under_way.enter_other(worker, number, flight, begins)
+
+    def _tell_sent(
+        self, notebook: Notebook, request: InferenceRequest, flight: Flight, begins: float
+    ) -> None:
+        packed = array("Q", request.blocks).tobytes()
+        name, characters = flight.member.replica.name, request.block_characters
+        item = (SENT, flight.number, name, packed, characters, flight.tokens, begins)
+        notebook.note(item, len(packed))
+
     # Costs
 
     def _costs(self, view: View) -> list[float]:
         """What a newcomer would queue behind at each candidate, in outstanding requests."""
-        silent = self._silent
-        while silent and silent[0][0] <= view.now:
-            self._computed(heappop(silent)[2])
+        self._under_way.settle(view.now)
         loads = self._crowd.costs(view)
         self._slots.follow(view.candidates)
         # For a thousand replicas this takes half as long as a comprehension.
@@ -310,6 +326,18 @@ class PrefixCache:
 
     # What is learned
 
+    def _note(
+        self, replica: Replica, blocks: Sequence[int], block_characters: int, now: float
+    ) -> tuple[Member, int]:
+        """The replica was sent a prompt with these leading blocks; how many of them it had already."""
+        member = self._members.get(replica)
+        if member is None:
+            self._slots.follow([replica])
+            member = self._members[replica]
+        self._refresh(member, block_characters, now)
+        member.noted += 1
+        return member, self.index.note(member.slot, blocks)
+
     def _open(self, replica: Replica) -> int:
         slot = self.index.open(int(UNKNOWN_CAPACITY / (BLOCK_CHARACTERS * self._tokens.per_character)))
         self._backlog.open(slot)
@@ -332,17 +360,11 @@ class PrefixCache:
         share = replica.share(now) / self._crowd.common_weight
         self._backlog.scale(member.slot, 1 / (share * self._request))
 
-    def _computed(self, flight: Flight) -> None:
-        """Its prompt is computed, or never will be."""
-        if not flight.computed:
-            flight.computed = True
-            self._backlog.done(flight.member.slot, flight.tokens)
-
-    def _take_back(self, request: InferenceRequest, flight: Flight) -> None:
+    def _take_back(self, flight: Flight, blocks: Sequence[int]) -> None:
         """Its replica did not compute it. Who came later may have counted on that: then it stays."""
         member = flight.member
         if self._members.get(member.replica) is member and member.noted == flight.noted:
-            self.index.forget(member.slot, request.blocks[flight.known :])
+            self.index.forget(member.slot, blocks[flight.known :])
 
     def _correct(self, flight: Flight, cached: int, block_characters: int) -> None:
         """Compare what the engine found in its cache with what it should have found."""

@@ -19,6 +19,10 @@ REMEMBERED_LINE = 8
 
 REMEMBERED_LINES = 4096
 
+LINE = 5
+"""Bytes at the beginning of a chunk that hold its size line, line end included, where it is a usual one: of a
+token's event it has two or three digits."""
+
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
 
 
@@ -111,6 +115,10 @@ class _Sizes(dict[bytes, int]):
 
 _SIZES = _Sizes()
 
+_WHOLE: dict[bytes, int] = {}
+"""First bytes of a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk, as tokens come,
+is told by its beginning, its length and its end."""
+
 
 def _check_half_end(data: bytes) -> None:
     """Of a chunk's line end only the second half is still to come: the first must be there."""
@@ -123,32 +131,51 @@ def _ends_chunk(data: bytes, at: int) -> bool:
     return data.startswith(b"\n") if at == 1 else data.startswith(b"\r\n", at - 2)
 
 
+def _remember(data: bytes, *, line: int) -> None:
+    """`data` is one chunk whose size line, without its end, has `line` bytes."""
+    if line + 2 <= LINE and len(_WHOLE) < REMEMBERED_LINES:
+        _WHOLE[data[:LINE]] = len(data)
+
+
 class Chunked:
     """A chunked body (RFC 9112 section 7.1), passed on with its framing, extensions and trailers."""
 
-    __slots__ = ("_left", "_line", "_trailing")
+    __slots__ = ("_between", "_left", "_line", "_trailing")
     ends_with_connection = False
 
     def __init__(self) -> None:
+        self._between = True  # the last byte seen ended a chunk
         self._left = 0  # bytes of the current chunk still to come, with its final CRLF
         self._line = b""  # a size line or trailer section that is not complete yet
         self._trailing = False
 
     def feed(self, data: bytes) -> int:
-        """Walk from size line to size line; the common read holds exactly one chunk."""
+        """See whether it is exactly one chunk, as the common read is; walk over it if not."""
+        if self._between and _WHOLE.get(data[:LINE]) == len(data) and data[-2:] == b"\r\n":
+            return -1
+        end = self._walk(data)
+        self._between = not (self._left or self._line or self._trailing)
+        return end
+
+    def _walk(self, data: bytes) -> int:
+        """Walk from size line to size line."""
         at = self._left
         if self._line or self._trailing:
             at = self._resume(data)
             if self._trailing or at < 0:
                 return at
         size = len(data)
+        start = -1  # of the last size line
         while at <= size:
             if at == size and data.endswith(b"\r\n"):
+                if not start:
+                    _remember(data, line=end)
                 self._left = 0
                 return -1
             if at and not _ends_chunk(data, at):
                 raise BadFraming("chunk data longer than its size")
             self._left = 0
+            start = at if self._between else -1
             end = data.find(b"\r\n", at)
             if end < 0:
                 self._keep(data[at:], MAX_LINE)
@@ -165,7 +192,7 @@ class Chunked:
 
     def at_boundary(self) -> bool:
         """Whether the last byte seen ended a chunk."""
-        return not (self._left or self._line or self._trailing)
+        return self._between
 
     def _resume(self, data: bytes) -> int:
         """Finish the line that the last read cut: the index where the next chunk's data ends, or -1."""

@@ -76,15 +76,17 @@ def crossing_fields(
     return [b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in stop]
 
 
-def request_head(start: bytes, fields: list[bytes], *, request_id: str, body_length: int | None) -> bytes:
-    """A whole request head. `start` is the request line and the lines that are the same for every
-    request to this replica; `body_length` None means there is no body, `UNKNOWN` that it is chunked."""
-    own = b"X-Request-Id: %b\r\n" % request_id.encode("latin-1")
-    if body_length == UNKNOWN:
-        own += b"Transfer-Encoding: chunked\r\n"
-    elif body_length is not None:
-        own += b"Content-Length: %d\r\n" % body_length
-    return b"%b%b%b\r\n" % (start, b"".join(fields), own)
+def request_head(*lines: bytes, request_id: str, body_length: int | None) -> bytes:
+    """A whole request head: the request line and other `lines`, then what is ours to say. `body_length` None
+    means there is no body, `UNKNOWN` that it is chunked."""
+    if body_length is None:
+        framing = ""
+    elif body_length == UNKNOWN:
+        framing = "Transfer-Encoding: chunked\r\n"
+    else:
+        framing = f"Content-Length: {body_length}\r\n"
+    own = f"X-Request-Id: {request_id}\r\n{framing}\r\n"
+    return b"".join((*lines, own.encode("latin-1")))
 
 
 def response_head(

@@ -50,12 +50,15 @@ class BadJson(Exception):
     """This is no JSON object."""
 
 
-def scan_object(body: bytes, names: Collection[str]) -> Generator[None, None, dict[str, Span]]:
+def scan_object(
+    body: bytes, names: Collection[str], found: dict[str, Span] | None = None
+) -> Generator[None, None, dict[str, Span]]:
     """Find the values of the top-level fields called `names`; of a repeated one the last, as parsers do.
 
-    Raises `BadJson` when brackets, strings or separators do not add up to one object.
+    `found` is filled in meanwhile. Raises `BadJson` when brackets, strings or separators do not add up to one
+    object.
     """
-    found: dict[str, Span] = {}
+    found = {} if found is None else found
     fields = 0
     at = after_mark(body, b"{", len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0)
     more = not body.startswith(b"}", at)

@@ -8,21 +8,25 @@ import asyncio
 import errno
 import functools
 import os
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from ssl import SSLContext
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import ClientTimeout, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
-from aiohttp.connector import Connection
 from yarl import URL
 
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.tls import bound_buffers
 
-__all__ = ("Connector", "Receiver", "ReplicaConnection")
+__all__ = ("Connector", "Pooled", "Receiver", "ReplicaConnection")
+
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+"""Linux has it; tcp(7)."""
 
 
 class Receiver(Protocol):
@@ -41,6 +45,7 @@ class ReplicaConnection(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self.receiver: Receiver | None = None
+        self.pooled: Pooled | None = None
         self.on_closed: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
 
@@ -55,6 +60,18 @@ class ReplicaConnection(ResponseHandler):
             self.close()
         else:
             self.receiver.feed(data)
+
+    def acknowledge_in_pairs(self) -> None:
+        """Have the kernel acknowledge every other read of an answer that comes in small pieces, not each.
+
+        To acknowledge is a packet of its own and a fifth of what passing on a token costs. As delayed
+        acknowledgements go (RFC 9293, section 3.8.6.3), the kernel falls back to one each by itself after a
+        pause of 40 ms.
+        """
+        transport = self.transport
+        if transport is not None and _QUICK_ACK is not None:
+            with suppress(OSError):
+                transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the receiver and whoever counts connections."""
@@ -76,6 +93,30 @@ class ReplicaConnection(ResponseHandler):
     def close(self) -> None:
         """Close at once: a replica that takes no bytes must not hold the connection open."""
         self.abort()
+
+
+class Pooled:
+    """The right to use one connection. There is one object for each connection, for all its uses: to make
+    one of aiohttp's own for every request costs as much as to find the connection.
+
+    `link` is whatever its user keeps with it from one use to the next.
+    """
+
+    __slots__ = ("_connector", "_key", "link", "protocol")
+
+    def __init__(self, connector: "Connector", key: ConnectionKey, protocol: ReplicaConnection) -> None:
+        self._connector = connector
+        self._key = key
+        self.protocol = protocol
+        self.link: Any = None
+
+    def release(self) -> None:
+        """Give the connection back to the pool."""
+        self._connector.give_back(self._key, self.protocol)
+
+    def close(self) -> None:
+        """Close it, and count it no more."""
+        self._connector.give_back(self._key, self.protocol, should_close=True)
 
 
 class Connector(TCPConnector):
@@ -108,7 +149,7 @@ class Connector(TCPConnector):
         """What the connector wants to know of a replica's address; made once, used for every request."""
         return ClientRequest("POST", URL(url), loop=self._loop)
 
-    def take_idle(self, key: ConnectionKey) -> Connection | None:
+    def take_idle(self, key: ConnectionKey) -> Pooled | None:
         """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
 
         `key` is the template's `connection_key`, which aiohttp builds anew at every look.
@@ -119,24 +160,50 @@ class Connector(TCPConnector):
             protocol, since = idle.popleft()
             if not idle:
                 del self._conns[key]
-            if protocol.is_connected() and (limit is None or monotonic() - since <= limit):
+            transport = protocol.transport
+            fresh = limit is None or monotonic() - since <= limit
+            if fresh and transport is not None and not transport.is_closing():
+                assert isinstance(protocol, ReplicaConnection)
                 self._acquired.add(protocol)
                 if self._limit_per_host:
                     self._acquired_per_host[key].add(protocol)
-                return Connection(self, key, protocol, self._loop)
+                return protocol.pooled
             protocol.close()
         return None
+
+    def give_back(
+        self, key: ConnectionKey, protocol: ReplicaConnection, *, should_close: bool = False
+    ) -> None:
+        """The use of a connection has ended."""
+        if (
+            should_close
+            or self._cleanup_handle is None
+            or self._waiters
+            or self._limit_per_host
+            or self._closed
+        ):
+            self._release(key, protocol, should_close=should_close)
+            return
+        # What `_release` does when nobody waits for a connection.
+        self._acquired.discard(protocol)
+        self._conns[key].append((protocol, monotonic()))
 
     def drop_idle(self, key: ConnectionKey) -> None:
         """Close the pooled connections to one address."""
         for protocol, _ in self._conns.pop(key, ()):
             protocol.close()
 
-    async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Connection:
+    async def open(self, template: ClientRequest, timeout: ClientTimeout) -> Pooled:
         """A pooled or new connection; its `sock_connect` bounds TCP and TLS.
 
         Raises `OSError` like the operating system when descriptors are scarce.
         """
         if self._descriptors is not None and self._descriptors.scarce:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return await self.connect(template, [], timeout)
+        connection = await self.connect(template, [], timeout)
+        # From here on ours stands for it: aiohttp's must not give the connection back when it is forgotten.
+        protocol, connection._protocol = connection._protocol, None
+        assert isinstance(protocol, ReplicaConnection)
+        if protocol.pooled is None:
+            protocol.pooled = Pooled(self, template.connection_key, protocol)
+        return protocol.pooled

@@ -8,7 +8,7 @@ import asyncio
 import select
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
@@ -19,6 +19,8 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
+from replicarouter.proxy.inbound import Heading, InboundRequest, KnownHeads, WholeBody
+from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
@@ -33,57 +35,8 @@ __all__ = (
 SPARING = 65536
 """Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
 
-
 RequestHead = RawRequestMessage
 """A request's head as parsed."""
-
-
-class InboundRequest:
-    """A client's request: its head as parsed, its body as a stream."""
-
-    __slots__ = ("client", "content", "message")
-
-    def __init__(self, message: RequestHead, content: StreamReader, client: "ClientConnection") -> None:
-        self.message = message
-        self.content = content
-        self.client = client
-
-    @property
-    def modern(self) -> bool:
-        """Whether the client speaks HTTP/1.1."""
-        return self.message.version >= (1, 1)
-
-    def read_sparingly(self) -> None:
-        """Let little of the body wait unread: it may have to wait long for its replica."""
-        content = self.content
-        content._low_water, content._high_water = SPARING, 2 * SPARING
-
-
-class Session(Protocol):
-    """Who gets the bytes of a client's connection that no longer speaks HTTP."""
-
-    def take(self, data: bytes) -> None:
-        """Bytes have arrived."""
-
-    def left(self) -> None:
-        """The client has closed its side, in order or not; it may be told so twice."""
-
-
-class _Farewell:
-    """Reads on until the client has left too: closing on unread bytes could destroy what was written."""
-
-    __slots__ = ("client_left",)
-
-    def __init__(self, client_left: "asyncio.Future[None]") -> None:
-        self.client_left = client_left
-
-    def take(self, data: bytes) -> None:
-        """It is of no interest any more."""
-
-    def left(self) -> None:
-        """The connection can be closed."""
-        if not self.client_left.done():
-            self.client_left.set_result(None)
 
 
 Handler = Callable[[InboundRequest], Awaitable[bool]]
@@ -106,6 +59,7 @@ class FrontServer(Server):
         self._options = options
         self.handle = handler
         self.refuse = refuse
+        self.known_heads = KnownHeads()
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
         self.on_connection: Callable[[], None] | None = None
@@ -144,13 +98,16 @@ class ClientConnection(RequestHandler):
         "_eof",
         "_front",
         "_head_begun",
+        "_head_name",
         "_head_timer",
+        "_known_heads",
         "_payload",
         "_session",
         "_write_watch",
         "full",
         "on_writable",
         "peer",
+        "task",
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -159,12 +116,15 @@ class ClientConnection(RequestHandler):
         self._front = front
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_begun = False
-        self._payload: StreamReader | None = None
+        self._head_name = 0
+        self._known_heads = front.known_heads
+        self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
         self._eof = False
         self._write_watch = WriteWatch(front.write_timeout)
         self.full = False
         self.peer = ""
+        self.task: asyncio.Task[None] | None = None
         self.on_writable: Callable[[], None] | None = None
 
     async def start(self) -> None:
@@ -173,10 +133,11 @@ class ClientConnection(RequestHandler):
         aiohttp's own loop makes a task, a writer and a request object for each; here the handler
         writes to the transport itself.
         """
+        self.task = asyncio.current_task()
         try:
             while not self._force_close:
-                message, payload = await self._next_message()
-                keep_alive = await self._answer(message, payload)
+                request = await self._next_request()
+                keep_alive = request is not None and await self._answer(request)
                 if not keep_alive or self._close or self._force_close:
                     break
                 self._await_another()
@@ -198,31 +159,35 @@ class ClientConnection(RequestHandler):
         if transport is not None:
             self._write_watch.see_off(transport)
 
-    async def _next_message(self) -> tuple[Any, StreamReader]:
+    async def _next_request(self) -> InboundRequest | None:
+        """Wait for a request; None, and an answer, for what is none."""
         if not self._messages:
             if self._head_begun and self._head_timer is None:
                 self._expect_head()
-            self._waiter = self._loop.create_future()
+            come: asyncio.Future[InboundRequest | None] = self._loop.create_future()
+            self._waiter = come  # type: ignore[assignment]
             try:
-                await self._waiter
+                request = await come
             finally:
                 self._waiter = None
+            if request is not None:
+                return request
         message, payload = self._messages.popleft()
         if self._parser is not None:
             self._parser.message_consumed()
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
-        return message, payload
-
-    async def _answer(self, message: Any, payload: StreamReader) -> bool:
-        """Have one request answered; True when the connection can go on with the next."""
         if not isinstance(message, RawRequestMessage):
             self._front.refuse(self, _parse_error(message.exc))
-            return False
+            return None
+        return InboundRequest(Heading(message), payload, self)
+
+    async def _answer(self, request: InboundRequest) -> bool:
+        """Have one request answered; True when the connection can go on with the next."""
         self._request_in_progress = True
-        self._payload = payload
+        payload = self._payload = request.content
         try:
-            keep_alive = await self._front.handle(InboundRequest(message, payload, self))
+            keep_alive = await self._front.handle(request)
         finally:
             self._request_in_progress = False
             self._payload = None
@@ -237,6 +202,10 @@ class ClientConnection(RequestHandler):
         if self._upgraded and keep_alive:
             self._decline_upgrade()
         return keep_alive
+
+    def read_sparingly(self, content: StreamReader) -> None:
+        """Let little of a body wait unread: it may have to wait long for its replica."""
+        content._low_water, content._high_water = SPARING, 2 * SPARING
 
     def switch(self, session: Session) -> bytes:
         """Hand over to `session` what the client sends from now on; what it has sent too early.
@@ -255,14 +224,14 @@ class ClientConnection(RequestHandler):
         transport = self.transport
         if transport is None or self._eof or not transport.can_write_eof():
             return
-        self._session = farewell = _Farewell(self._loop.create_future())
+        self._session = farewell = Farewell(self._loop.create_future())
         transport.write_eof()
         transport.resume_reading()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._lingering_time):
                 await farewell.client_left
 
-    async def _drop_rest(self, payload: StreamReader) -> None:
+    async def _drop_rest(self, payload: StreamReader | WholeBody) -> None:
         """Read on a while after an early answer: closing on unread bytes could destroy the answer."""
         with suppress(Exception):
             async with asyncio.timeout(self._lingering_time):
@@ -311,7 +280,27 @@ class ClientConnection(RequestHandler):
             self._front.on_connection()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; a head that has begun must end in time."""
+        """Take a whole request whose head is known as it is, and have anything else parsed."""
+        waiter = self._waiter
+        name = None
+        if waiter is not None and not self._head_begun and not waiter.done():
+            taken = self._known_heads.take_apart(data)
+            if taken is not None:
+                name, body = taken
+                heading = self._known_heads.find(name)
+                if heading is not None:
+                    self._request_count += 1
+                    if self._head_timer is not None:
+                        self._head_timer.cancel()
+                        self._head_timer = None
+                    request = InboundRequest(heading, WholeBody(data[body:]), self)
+                    waiter.set_result(request)  # type: ignore[arg-type]
+                    return
+        self._parse(data, name)
+
+    def _parse(self, data: bytes, name: bytes | None) -> None:
+        """Parse; a head that has begun must end in time. `name`: what this read begins with, if it may be a
+        whole request."""
         if self._session is not None:
             self._session.take(data)
             return
@@ -322,6 +311,8 @@ class ClientConnection(RequestHandler):
         if payload is not None and not answering and self._messages:
             self._tell_of_breakage(payload)
         if self._request_count != parsed:
+            if name is not None:
+                self._note_head(name)
             self._head_begun = False
             if self._head_timer is not None:
                 self._head_timer.cancel()
@@ -336,9 +327,17 @@ class ClientConnection(RequestHandler):
             # The next head begins behind a request that is still being answered.
             self._head_begun = True
 
-    def _tell_of_breakage(self, payload: StreamReader) -> None:
+    def _note_head(self, name: bytes) -> None:
+        """A whole request was parsed: its head is remembered if it is the same as that of the last one."""
+        message = self._messages[-1][0]
+        before, self._head_name = self._head_name, hash(name)
+        if before == self._head_name and isinstance(message, RawRequestMessage):
+            self._known_heads.learn(name, Heading(message))
+
+    def _tell_of_breakage(self, payload: StreamReader | WholeBody) -> None:
         """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""
-        if not payload.is_eof() and not isinstance(self._messages[-1][0], RawRequestMessage):
+        broken = not isinstance(self._messages[-1][0], RawRequestMessage)
+        if broken and isinstance(payload, StreamReader) and not payload.is_eof():
             payload.set_exception(RequestPayloadError("broken framing"))
 
     def eof_received(self) -> None:

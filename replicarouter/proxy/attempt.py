@@ -35,6 +35,9 @@ REFUSED = 300
 """Statuses from here on say that the replica does not want the rest of an upload."""
 OK = 200
 
+_SENT, _STREAMING = Stage.SENT, Stage.STREAMING
+"""Looked up once: on the class of an enumeration that takes as long as a move."""
+
 MOST_INTERIM = 16
 """1xx heads before the answer; a replica has reason to send one or two."""
 
@@ -98,7 +101,7 @@ class Attempt:
         errand = self._errand
         try:
             errand.exchange.sent_at = self._terms.clock()
-            self._lease.move(Stage.SENT)
+            self._lease.move(_SENT)
             self._link.send(self, head, errand.body.data)
             if errand.body.streams:
                 await errand.body.pump(self._link, self._done)
@@ -106,15 +109,18 @@ class Attempt:
             if self._terms.response_head and self._held is None and errand.caller.relay is None:
                 self._start_timer(self._terms.response_head, self._head_overdue)
             await self._done
+        except BaseException:
+            if self._done.done() and not self._done.cancelled():
+                self._done.exception()  # Seen, though something else has ended the wait in the same turn.
+            raise
         finally:
-            self._stop_timer()
+            if self._timer is not None:
+                self._stop_timer()
             if self._silence is not None:
                 self._silence.stop()
             relay = errand.caller.relay
             reusable = self._reusable or (relay is not None and relay.reusable)
             self._link.end(reusable=reusable and errand.body.sent)
-            if self._done.done() and not self._done.cancelled():
-                self._done.exception()  # Seen, though an upload has failed in the same turn.
 
     def feed(self, data: bytes) -> None:
         """Collect the head; 1xx heads are of no interest to the client and are skipped."""
@@ -129,16 +135,21 @@ class Attempt:
                 return
             try:
                 head = parse_head(buffer[:end])
-                _check_size(end)
             except BadReplicaResponse as error:
                 self._fail(error)
+                return
+            if end > MAX_HEAD:
+                self._fail(BadReplicaResponse("The replica's answer has too large a head."))
                 return
             rest = buffer[end + 4 :]
             if head.status == SWITCHING_PROTOCOLS:
                 self._switch(head, asked_for=self._errand.upgrade and switches(buffer[:end]), rest=rest)
                 return
             if not head.interim:
-                self._answer(head, rest)
+                if head.status in REFUSING:
+                    self._hold(head, rest)
+                else:
+                    self._commit(head, rest)
                 return
             self._interim += 1
             if self._interim > MOST_INTERIM:
@@ -176,12 +187,9 @@ class Attempt:
         else:
             self._buffer = buffer
 
-    def _answer(self, head: ResponseHead, rest: bytes) -> None:
-        """The head is here: hold it if it may be a refusal, else pass it on."""
+    def _hold(self, head: ResponseHead, rest: bytes) -> None:
+        """The head is here, and may be that of a refusal."""
         self._stop_timer()
-        if head.status not in REFUSING:
-            self._commit(head, rest)
-            return
         self._held = HeldAnswer(head)
         self._start_timer(HOLD, self._give_in)
         self._feed_held(self._held, rest)
@@ -207,7 +215,7 @@ class Attempt:
     def _decide(self, held: HeldAnswer) -> None:
         """A whole held answer: pass it on, or let another replica have the request."""
         self.refusal = held.read()
-        if self.refusal is not None and self._may_decline():
+        if self.refusal is not None and self._may_decline(self._errand, self._lease.replica):
             self._reusable = held.reusable
             self._fail(Declined(held, self.refusal))
             return
@@ -227,7 +235,8 @@ class Attempt:
         """From here on the client has an answer: nothing can be retried any more."""
         errand, terms = self._errand, self._terms
         exchange, caller = errand.exchange, errand.caller
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         exchange.head_at = terms.clock()
         exchange.status = head.status
         errand.body.drop()
@@ -235,7 +244,7 @@ class Attempt:
             caller.keep_alive = False
             if head.status >= REFUSED:
                 errand.body.stop()
-        self._lease.move(Stage.STREAMING)
+        self._lease.move(_STREAMING)
         observer = self._observer(head)
         try:
             relay = Relay(self._link, caller, head, observer, self._done)
@@ -262,7 +271,7 @@ class Attempt:
         self._stop_timer()
         exchange.head_at = terms.clock()
         exchange.status = head.status
-        self._lease.move(Stage.STREAMING)
+        self._lease.move(_STREAMING)
         errand.caller.tunnel = Tunnel(
             self._link, errand.caller, exchange, self._done, clock=terms.clock, idle=terms.idle
         )
@@ -320,8 +329,3 @@ def receipts(exchange: Exchange, *, expose_replica: bool) -> bytes:
         f"X-Replicarouter-Affinity: {exchange.affinity}\r\n"
         f"Server-Timing: queue;dur={queue:.3f}, connect;dur={connect:.3f}, head;dur={head:.3f}\r\n"
     ).encode("utf-8", "surrogateescape")
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_HEAD:
-        raise BadReplicaResponse("The replica's answer has too large a head.")

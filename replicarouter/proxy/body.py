@@ -1,21 +1,17 @@
 """A request's body, received from the client within its limits of size, time and memory."""
 
-import asyncio
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import ClassVar, Literal
 
 from aiohttp import hdrs
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestPayloadError
 
-from replicarouter.errors import BodyTooLarge, ExpectationFailed, MalformedRequest, RequestTimeout
+from replicarouter.errors import MalformedRequest
 from replicarouter.protocol.json_scan import Span
-from replicarouter.proxy.aiohttp_internals import InboundRequest
+from replicarouter.protocol.request import AT_ONCE
+from replicarouter.proxy.arriving import Arriving
+from replicarouter.proxy.inbound import InboundRequest, WholeBody
 from replicarouter.proxy.memory import BodyMemory
-from replicarouter.words import counted
-
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _BODILESS_METHODS = frozenset(("GET", "DELETE", "HEAD"))
 
@@ -40,6 +36,10 @@ class Body:
         self.data = b"".join((self.data[:start], value, self.data[end:]))
         self.length = len(self.data)
 
+    def claim(self) -> bool:
+        """Whether it can be sent again."""
+        return True
+
     def drop(self) -> None:
         """Let go of the bytes: nothing is sent again. To drop twice is to drop once."""
         self.data = b""
@@ -49,79 +49,26 @@ class Body:
 
 
 def arrived_body(request: InboundRequest, *, most: int, memory: BodyMemory) -> Body | None:
-    """The body when there is nothing to wait for: there is none, or it came with its head.
+    """The body when there is nothing to wait for: there is none, or it came with its head and is not large.
 
     Raises `MalformedRequest` for a transfer encoding that the replica might read in another way, and
     `Overloaded`.
     """
-    message = request.message
-    if message.chunked and message.headers.get(hdrs.TRANSFER_ENCODING, "").lower() != "chunked":
-        raise MalformedRequest("Only the transfer encoding 'chunked' is understood.")
-    if message.headers.get(hdrs.CONTENT_LENGTH) is None and not message.chunked:
-        return Body(b"", None if message.method in _BODILESS_METHODS else 0)
     content = request.content
-    if not content.is_eof() or content.total_bytes > most:
-        return None
+    if not isinstance(content, WholeBody):
+        message = request.message
+        if message.chunked and message.headers.get(hdrs.TRANSFER_ENCODING, "").lower() != "chunked":
+            raise MalformedRequest("Only the transfer encoding 'chunked' is understood.")
+        if message.headers.get(hdrs.CONTENT_LENGTH) is None and not message.chunked:
+            return Body(b"", None if message.method in _BODILESS_METHODS else 0)
+        if not content.is_eof():
+            return None
     size = content.total_bytes
+    if size > most or size > AT_ONCE:
+        return None
     if not memory.take(size):
         raise memory.full()
     return Body(content.read_nowait(), size, memory, size)
-
-
-class Arriving:
-    """The bytes of a body as they come: at most `most`, with no silence longer than `gap` seconds.
-
-    `declared` is its length if the client has said it, `received` counts what was read, and `ended` says
-    that it was all. Raises `BodyTooLarge` before anything is read when the length is declared, and
-    `ExpectationFailed`.
-    """
-
-    __slots__ = ("_gap", "_invited", "_most", "declared", "ended", "received", "request")
-
-    def __init__(self, request: InboundRequest, *, most: int, gap: float) -> None:
-        declared = request.message.headers.get(hdrs.CONTENT_LENGTH)
-        self.declared = None if declared is None else int(declared)
-        if self.declared is not None and self.declared > most:
-            raise _too_large(most)
-        expectation = request.message.headers.get(hdrs.EXPECT)
-        if expectation is not None and request.modern and expectation.strip().lower() != "100-continue":
-            raise ExpectationFailed("Only 'Expect: 100-continue' is understood.")
-        self._invited = expectation is None or not request.modern
-        self.request = request
-        self._most = most
-        self._gap = gap
-        self.received = 0
-        self.ended = False
-
-    async def read(self) -> bytes:
-        """What has come since the last call, at least one byte; nothing once the body has ended.
-
-        The first call tells a client to send that waits for it: a matter of this hop alone. Raises
-        `RequestTimeout`, `BodyTooLarge`, and `MalformedRequest` for broken framing.
-        """
-        content = self.request.content
-        if not self._invited:
-            self._invite()
-        try:
-            async with asyncio.timeout(self._gap or None):
-                data = await content.readany()
-        except TimeoutError:
-            raise RequestTimeout(
-                f"No byte of the request body arrived for {counted(self._gap, 'second')}; send it again."
-            ) from None
-        except (RequestPayloadError, HttpProcessingError):
-            raise MalformedRequest("The request body is not framed as HTTP requires.") from None
-        self.received += len(data)
-        self.ended = not data or (content.at_eof() and content.exception() is None)
-        if self.received > self._most:
-            raise _too_large(self._most)
-        return data
-
-    def _invite(self) -> None:
-        self._invited = True
-        transport = self.request.client.transport
-        if transport is not None and not self.request.content.is_eof():
-            transport.write(CONTINUE)
 
 
 async def receive_body(request: InboundRequest, *, most: int, gap: float, memory: BodyMemory) -> Body:
@@ -130,21 +77,57 @@ async def receive_body(request: InboundRequest, *, most: int, gap: float, memory
 
     Raises what `Arriving` raises, and `Overloaded`.
     """
-    arriving = Arriving(request, most=most, gap=gap)
-    body = Body(b"", 0, memory)
-    # It grows in place and gives its bytes away as they are: they are copied once, piece by piece.
-    buffer = BytesIO()
-    try:
-        _hold(body, arriving.declared or 0)
-        while not arriving.ended:
-            buffer.write(await arriving.read())
-            _hold(body, arriving.received)
-    except BaseException:
-        body.drop()
-        raise
-    body.data = buffer.getvalue()
-    body.length = arriving.received
-    return body
+    return await Gathering(Arriving(request, most=most, gap=gap), memory).whole()
+
+
+class Gathering:
+    """A body on its way into memory; `drop` it unless it was given away."""
+
+    __slots__ = ("_body", "_buffer", "arriving")
+
+    def __init__(self, arriving: Arriving, memory: BodyMemory) -> None:
+        self.arriving = arriving
+        self._body = Body(b"", 0, memory)
+        # It grows in place and gives its bytes away as they are: they are copied once, piece by piece.
+        self._buffer = BytesIO()
+
+    async def begin(self, least: int) -> None:
+        """Wait until more than `least` bytes have come, or all. Raises as `receive_body` does."""
+        while not self.arriving.ended and self.arriving.received <= least:
+            self._add(await self.arriving.read())
+
+    def start(self, count: int) -> bytes:
+        """The first bytes of what has come."""
+        with self._buffer.getbuffer() as come:
+            return bytes(come[:count])
+
+    async def whole(self) -> Body:
+        """All of it. Raises as `receive_body` does; then nothing is held any more."""
+        body, arriving = self._body, self.arriving
+        try:
+            _hold(body, arriving.declared or 0)
+            if not arriving.ended:
+                await arriving.pour(self._add)
+        except BaseException:
+            self.drop()
+            raise
+        body.data = self._buffer.getvalue()
+        body.length = arriving.received
+        return body
+
+    def give_away(self) -> tuple[bytes, int]:
+        """What has come, and how much of memory was taken for it, which is the caller's now."""
+        held, self._body.held = self._body.held, 0
+        return self._buffer.getvalue(), held
+
+    def drop(self) -> None:
+        """Let go of what has come."""
+        self._body.drop()
+        self._buffer = BytesIO()
+
+    def _add(self, data: bytes) -> None:
+        self._buffer.write(data)
+        _hold(self._body, self.arriving.received)
 
 
 def _hold(body: Body, size: int) -> None:
@@ -153,9 +136,3 @@ def _hold(body: Body, size: int) -> None:
         if not body.memory.take(more):
             raise body.memory.full()
         body.held = size
-
-
-def _too_large(most: int) -> BodyTooLarge:
-    return BodyTooLarge(
-        f"The request body is larger than {most} bytes, the most this router takes (setting max_body_bytes)."
-    )

@@ -3,10 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
-
-from aiohttp import hdrs
 
 from replicarouter.admission.controller import Admission
 from replicarouter.admission.lease import Lease
@@ -24,7 +21,7 @@ from replicarouter.errors import (
 from replicarouter.exchange import CLIENT_GONE, OK, UNSETTLED, UPSTREAM_ERROR, Stage
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
-from replicarouter.protocol.headers import crossing_fields, request_head
+from replicarouter.protocol.headers import request_head
 from replicarouter.protocol.refusal import Meaning, Refusal
 from replicarouter.protocol.upgrade import UPGRADE_LINES
 from replicarouter.proxy.attempt import Attempt, Terms, client_head
@@ -72,18 +69,23 @@ class Courier:
         self.budget = budget
 
     async def deliver(self, errand: Errand) -> None:
-        """Attempt after attempt; ends with the client's answer written, or raises the last error."""
+        """Attempt after attempt; ends with the client's answer written, or raises the last error. The body is
+        let go in any case."""
         self.budget.note_request(errand.exchange.received_at)
-        if errand.body.streams:
-            errand.body.watch_client()
-        while True:
-            lease = self._grant(errand) or await self._wait(errand)
-            if lease is None:
-                self._pass_on(errand)
-                return
-            if await self._try(errand, lease):
-                return
-            errand.tried = (*errand.tried, lease.replica)
+        body = errand.body
+        try:
+            if body.streams:
+                body.watch_client()
+            while True:
+                lease = self._grant(errand) or await self._wait(errand)
+                if lease is None:
+                    self._pass_on(errand)
+                    return
+                if await self._try(errand, lease):
+                    return
+                errand.tried = (*errand.tried, lease.replica)
+        finally:
+            body.drop()
 
     def _grant(self, errand: Errand) -> Lease | None:
         """A lease for the next attempt, if there is one at once."""
@@ -123,7 +125,14 @@ class Courier:
         result = InternalError.code  # unless it ends in one of the ways below
         failed = False
         try:
-            attempt = await self._carry(errand, lease)
+            exchange.attempts += 1
+            upstream = roads.upstream
+            link = upstream.take(replica) or await upstream.open(replica, exchange)
+            attempt = Attempt(link, lease, errand, self.terms, self._elsewhere)
+            try:
+                await attempt.run(self._request_head(errand, replica))
+            except StaleConnection as stale:
+                attempt = await self._carry_again(errand, lease, stale)
             if exchange.status < 400 and exchange.outcome == UNSETTLED:
                 result = OK
                 roads.health.answered(replica)
@@ -158,40 +167,30 @@ class Courier:
         exchange.note_attempt(result, self.terms.clock())
         return False
 
-    async def _carry(self, errand: Errand, lease: Lease) -> Attempt:
-        """Open, send, relay; once more over a new connection if the pooled one had gone stale."""
-        upstream, exchange, replica = self._roads.upstream, errand.exchange, lease.replica
-        may_decline = partial(self._elsewhere, errand, replica)
-        stale: StaleConnection | None = None
-        while True:
-            exchange.attempts += 1
-            head = self._request_head(errand, replica)
-            try:
-                link = upstream.take(replica) if stale is None else None
-                if link is None:
-                    link = await upstream.open(replica, exchange, fresh=stale is not None)
-                attempt = Attempt(link, lease, errand, self.terms, may_decline)
-                await attempt.run(head)
-                return attempt
-            except StaleConnection as error:
-                if stale is not None or not errand.body.replayable:
-                    raise (stale or error) from None
-                if not self.budget.take(self.terms.clock()):
-                    raise
-                stale = error
-            except ConnectFailed:
-                if stale is None:
-                    raise
-                # It was no idle connection that ended, but the replica, and it may have begun the request.
-                self._roads.refused(replica)
-                raise stale from None
-            self._roads.ledger.retries.add(("stale_connection",))
-            exchange.note_attempt("stale_connection", self.terms.clock())
-            lease.move(Stage.CONNECTING)
+    async def _carry_again(self, errand: Errand, lease: Lease, stale: StaleConnection) -> Attempt:
+        """The pooled connection had gone stale: send once more over a new one."""
+        roads, exchange, replica, now = self._roads, errand.exchange, lease.replica, self.terms.clock()
+        if not errand.body.claim() or not self.budget.take(now):
+            raise stale
+        roads.ledger.retries.add(("stale_connection",))
+        exchange.note_attempt("stale_connection", now)
+        lease.move(Stage.CONNECTING)
+        exchange.attempts += 1
+        try:
+            link = await roads.upstream.open(replica, exchange, fresh=True)
+            attempt = Attempt(link, lease, errand, self.terms, self._elsewhere)
+            await attempt.run(self._request_head(errand, replica))
+        except StaleConnection:
+            raise stale from None
+        except ConnectFailed:
+            # It was no idle connection that ended, but the replica, and it may have begun the request.
+            roads.refused(replica)
+            raise stale from None
+        return attempt
 
     def _elsewhere(self, errand: Errand, replica: Replica) -> bool:
         """Whether another replica is to have a request that `replica` refused."""
-        if len(errand.tried) + 1 >= self.rules.attempts or not errand.body.replayable:
+        if len(errand.tried) + 1 >= self.rules.attempts or not errand.body.claim():
             return False
         if errand.only is not None:
             return False
@@ -202,7 +201,7 @@ class Courier:
         """Note a failed attempt; raises the error again when no other attempt may follow."""
         if error.retryable:
             self._roads.refused(replica)
-        elif not errand.body.replayable:
+        elif not errand.body.claim():
             raise error
         # With its answer the body was let go, be it that no byte of it reached the client.
         begun = errand.caller.relay is not None or errand.caller.tunnel is not None
@@ -275,22 +274,16 @@ class Courier:
         transport.write(head + (answer.data if caller.modern else answer.content()))
 
     def _request_head(self, errand: Errand, replica: Replica) -> bytes:
-        address = self._roads.upstream.address(replica)
-        message, exchange = errand.message, errand.exchange
-        start = f"{message.method} {address.base_path}{errand.target or message.path} HTTP/1.1\r\n"
-        request_id = exchange.upstream_id
+        address, exchange, caller = self._roads.upstream.address(replica), errand.exchange, errand.caller
+        request_id, trace = exchange.upstream_id, exchange.trace
         if exchange.attempts > 1:
             request_id = f"{request_id[:120]}-r{exchange.attempts - 1}"
-        trace = exchange.trace
-        start_lines = start.encode("utf-8", "surrogateescape") + address.own_lines + trace.line
         return request_head(
-            start_lines + UPGRADE_LINES if errand.upgrade else start_lines,
-            crossing_fields(
-                message.raw_headers,
-                message.headers.getall(hdrs.CONNECTION, ()),
-                replace_credentials=address.replaces_credentials or errand.caller.keys_stop_here,
-                forwards=errand.caller.forwards,
-                replaced=trace.replaces,
+            errand.heading.start(address.base_path, errand.target),
+            address.own_lines,
+            trace.line + UPGRADE_LINES if errand.upgrade else trace.line,
+            errand.heading.crossing(
+                address.replaces_credentials or caller.keys_stop_here, caller.forwards, trace.replaces
             ),
             request_id=request_id,
             body_length=errand.body.length,

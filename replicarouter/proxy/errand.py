@@ -10,14 +10,11 @@ from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.refusal import Refusal
 from replicarouter.protocol.request import InferenceRequest
-from replicarouter.proxy.aiohttp_internals import RequestHead
 from replicarouter.proxy.body import Body
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.held import HeldAnswer
+from replicarouter.proxy.inbound import Heading
 from replicarouter.proxy.upload import Upload
-
-MayDecline = Callable[[], bool]
-"""Whether a request that its replica refused is to be tried elsewhere."""
 
 
 class Learn(Protocol):
@@ -50,17 +47,21 @@ class Errand:
         self,
         inference: InferenceRequest,
         pool: Pool,
-        message: RequestHead,
+        heading: Heading,
         body: Body | Upload,
         caller: Caller,
         exchange: Exchange,
     ) -> None:
         self.inference = inference
         self.pool = pool
-        self.message = message
+        self.heading = heading
         self.body = body
         self.caller = caller
         self.exchange = exchange
+
+
+MayDecline = Callable[[Errand, Replica], bool]
+"""Whether a request that this replica refused is to be tried elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-
-from aiohttp import hdrs
+from functools import partial
 
 from replicarouter.admission.controller import Admission
 from replicarouter.admission.owners import Owners
@@ -22,13 +21,14 @@ from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.request import InferenceRequest, understand
 from replicarouter.protocol.response_id import RESPONSES, named_in_path
 from replicarouter.protocol.upgrade import check_asked, understand_session
-from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest, RequestHead
+from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest
 from replicarouter.proxy.alias import resolve
 from replicarouter.proxy.answers import end_broken, write_answer
 from replicarouter.proxy.body import Body, arrived_body
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.courier import Courier
 from replicarouter.proxy.errand import Errand
+from replicarouter.proxy.inbound import Heading
 from replicarouter.proxy.intake import Asked, Intake
 from replicarouter.proxy.reception import Reception
 from replicarouter.proxy.register import REQUEST_ID, Register
@@ -89,22 +89,21 @@ class Corridor:
 
         True when the client's connection may serve another request.
         """
-        message = request.message
-        path, _, query = message.path.partition("?")
-        caller = Caller(request.client, request.modern, request.modern and not message.should_close)
-        caller.name = caller.connection.peer
-        rooms = self._rooms
-        endpoint = rooms.endpoints.find(path)
+        heading, connection, rooms = request.heading, request.client, self._rooms
+        caller = Caller(connection, heading.modern, heading.keep_alive)
+        caller.name = connection.peer
+        endpoint = heading.endpoint(rooms.endpoints)
         if endpoint is None or endpoint.added or not rooms.reception.plain:
-            local = self._receive_caller(request, caller, endpoint, path, query)
+            local = self._receive_caller(heading, caller, endpoint)
             if local is not None:
                 answer = local if isinstance(local, LocalAnswer) else await local()
                 return self._answer_locally(request, caller, answer)
         label = OTHER if endpoint is None else endpoint.label
-        exchange = rooms.register.open(message.method, path, label, message.headers)
+        message = heading.message
+        exchange = rooms.register.open(message.method, heading.path, label, message.headers)
         exchange.caller, exchange.priority = caller.name, caller.priority
-        exchange.peer = caller.connection.peer
-        caller.task = asyncio.current_task()
+        exchange.peer = connection.peer
+        caller.task = connection.task
         exchange.on_interrupt = caller.interrupt
         try:
             if self.limits.total:
@@ -139,20 +138,15 @@ class Corridor:
         self._rooms.register.settle(exchange)
 
     def _receive_caller(
-        self,
-        request: InboundRequest,
-        caller: Caller,
-        endpoint: Endpoint | None,
-        path: str,
-        query: str,
+        self, heading: Heading, caller: Caller, endpoint: Endpoint | None
     ) -> LocalAnswer | Later | None:
         """Note who asks; the answer if it is the router itself that is asked, None when a replica is."""
-        message, rooms = request.message, self._rooms
+        message, rooms = heading.message, self._rooms
         if not rooms.reception.plain:
-            caller.refusal = rooms.reception.welcome(message, path, caller)
+            caller.refusal = rooms.reception.welcome(message, heading.path, caller)
         local: LocalAnswer | Later | None = rooms.reception.preflight(message)
         if local is None and caller.refusal is None and (endpoint is None or endpoint.added):
-            local = rooms.local(path, query)
+            local = rooms.local(heading.path, heading.query)
             if local is not None and message.method not in ("GET", "HEAD"):
                 local = error_answer(MethodNotAllowed("Use GET on this path.", allow="GET, HEAD"))
         return local
@@ -181,68 +175,119 @@ class Corridor:
         except TimeoutError:
             raise TotalTimeout(f"The request took longer than {counted(limit, 'second')}.") from None
 
-    async def _serve(
+    def _serve(
         self,
         request: InboundRequest,
         caller: Caller,
         exchange: Exchange,
         endpoint: Endpoint | None,
-    ) -> None:
-        """Receive, understand, find the pool, and try its replicas."""
-        message, rooms = request.message, self._rooms
+    ) -> Awaitable[None]:
+        """Receive, understand, find the pool, and try its replicas. No coroutine itself: what came with its
+        head, as most requests do, needs to wait for nothing before its replica."""
         if caller.refusal is not None:
             raise caller.refusal
-        kind = body_kind(endpoint, message.method)
+        kind = body_kind(endpoint, request.heading.message.method)
         assert endpoint is not None
-        self._check_open(caller)
-        memory = self._rooms.intake.memory
-        arrived = arrived_body(request, most=self.limits.body_bytes, memory=memory)
-        body: Body | Upload | None = arrived
-        upgrade = kind is BodyKind.SESSION
-        try:
-            if upgrade:
-                inference = _understand_session(request, caller, endpoint, arrived)
-            else:
-                encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
-                must_read = len(rooms.fleet.pools) > 1 or bool(rooms.aliases and not endpoint.added)
-                if body is None:
-                    wants_keys = rooms.admission.wants_keys
-                    asked = Asked(endpoint, kind, encoded=encoded, must_read=must_read, wants_keys=wants_keys)
-                    body, inference = await self._receive(request, asked, exchange)
-                else:
-                    exchange.bytes_in = len(body.data)
-                    inference = understand(endpoint, kind, body.data, encoded=encoded, must_read=must_read)
-            assert body is not None
-            exchange.received_at = self._clock()
-            if inference.model is not None:
-                exchange.model, exchange.asked_model = OTHER, inference.model
-            target = ""
-            if rooms.aliases:
-                target = resolve(rooms.aliases, inference, kind, body, message.path)
-            if endpoint.label.startswith(RESPONSES):
-                errand = self._follow_up(inference, message, body, caller, exchange)
-            else:
-                pool = rooms.fleet.pool_for(inference.model)
-                errand = Errand(inference, pool, message, body, caller, exchange)
-            exchange.model = errand.pool.model
-            errand.target, errand.upgrade = target, upgrade
-            # Its tree of objects must not be held while the answer streams.
-            self.keys.read(inference, message.headers, rooms.admission.needs(errand.pool))
-            await rooms.courier.deliver(errand)
-        finally:
-            if body is not None:
-                body.drop()
-
-    def _check_open(self, caller: Caller) -> None:
-        """Raises `Draining` when no new requests are served any more."""
         if self.draining:
+            # Nor is there to be another one on this connection.
             caller.keep_alive = False
             raise Draining("The router is shutting down; send the request again.")
+        rooms = self._rooms
+        body = arrived_body(request, most=self.limits.body_bytes, memory=rooms.intake.memory)
+        encoded = request.heading.encoded
+        must_read = len(rooms.fleet.pools) > 1 or bool(rooms.aliases and not endpoint.added)
+        if body is None and kind is not BodyKind.SESSION:
+            wants_keys = rooms.admission.wants_keys
+            asked = Asked(
+                endpoint,
+                kind,
+                encoded=encoded,
+                must_read=must_read,
+                wants_keys=wants_keys,
+                may_pass=partial(self._may_pass, request.heading, endpoint),
+            )
+            return self._receive(request, asked, caller, exchange)
+        if body is None:
+            body = Body(b"", UNKNOWN)
+        try:
+            if kind is BodyKind.SESSION:
+                inference = _understand_session(request, caller, endpoint, body)
+            else:
+                exchange.bytes_in = len(body.data)
+                inference = understand(endpoint, kind, body.data, encoded=encoded, must_read=must_read)
+            errand = self._prepare(request.heading, inference, kind, body, caller, exchange)
+        except BaseException:
+            body.drop()
+            raise
+        return rooms.courier.deliver(errand)
+
+    async def _receive(
+        self, request: InboundRequest, asked: Asked, caller: Caller, exchange: Exchange
+    ) -> None:
+        """Wait for the body, or for as much of it as is needed, and go on as with any other."""
+        rooms, limits = self._rooms, self.limits
+        rooms.ledger.receiving += 1
+        try:
+            body, inference = await rooms.intake.receive(
+                request, asked, exchange, most=limits.body_bytes, gap=limits.body_gap
+            )
+        finally:
+            rooms.ledger.receiving -= 1
+        try:
+            errand = self._prepare(request.heading, inference, asked.kind, body, caller, exchange)
+        except BaseException:
+            body.drop()
+            raise
+        await rooms.courier.deliver(errand)
+
+    def _may_pass(self, heading: Heading, endpoint: Endpoint, model: str | None) -> bool:
+        """Whether a large body can go on while it arrives: only one pool may get it, and no key is read in
+        it. `model` is what its beginning names, if it does."""
+        rooms, pools = self._rooms, self._rooms.fleet.pools
+        if endpoint.label.startswith(RESPONSES) or len(pools) != 1 or (rooms.aliases and not endpoint.added):
+            return False
+        if model is not None and model not in pools:
+            return False
+        (pool,) = pools.values()
+        if heading.encoded:
+            return True
+        return not self.keys.looks_inside(heading.message.headers, rooms.admission.needs(pool))
+
+    def _prepare(
+        self,
+        heading: Heading,
+        inference: InferenceRequest,
+        kind: BodyKind,
+        body: Body | Upload,
+        caller: Caller,
+        exchange: Exchange,
+    ) -> Errand:
+        """Find the pool of a request that was received, and its keys."""
+        rooms = self._rooms
+        exchange.received_at = self._clock()
+        if inference.model is not None:
+            exchange.model, exchange.asked_model = OTHER, inference.model
+        target = ""
+        if rooms.aliases:
+            target = resolve(rooms.aliases, inference, kind, body, heading.message.path)
+        if inference.endpoint.label.startswith(RESPONSES):
+            errand = self._follow_up(inference, heading, body, caller, exchange)
+        else:
+            pool = rooms.fleet.pool_for(inference.model)
+            errand = Errand(inference, pool, heading, body, caller, exchange)
+        exchange.model = errand.pool.model
+        if target:
+            errand.target = target
+        if kind is BodyKind.SESSION:
+            errand.upgrade = True
+        # Its tree of objects must not be held while the answer streams.
+        self.keys.read(inference, heading.message.headers, rooms.admission.needs(errand.pool))
+        return errand
 
     def _follow_up(
         self,
         inference: InferenceRequest,
-        message: RequestHead,
+        heading: Heading,
         body: Body | Upload,
         caller: Caller,
         exchange: Exchange,
@@ -254,22 +299,10 @@ class Corridor:
             pool, owner = fleet.pool_for(inference.model), None
         else:
             pool, owner = owners.destination(fleet, response_id, inference.model)
-        errand = Errand(inference, pool, message, body, caller, exchange)
+        errand = Errand(inference, pool, heading, body, caller, exchange)
         errand.only = owner
         errand.learn = owners.learn if exchange.endpoint == RESPONSES else None
         return errand
-
-    async def _receive(
-        self, request: InboundRequest, asked: Asked, exchange: Exchange
-    ) -> tuple[Body | Upload, InferenceRequest]:
-        rooms, limits = self._rooms, self.limits
-        rooms.ledger.receiving += 1
-        try:
-            return await rooms.intake.receive(
-                request, asked, exchange, most=limits.body_bytes, gap=limits.body_gap
-            )
-        finally:
-            rooms.ledger.receiving -= 1
 
     def _give_up(
         self, request: InboundRequest, caller: Caller, exchange: Exchange, error: RouterError
@@ -305,12 +338,11 @@ def _interruption(caller: Caller, exchange: Exchange) -> RouterError | None:
 
 
 def _understand_session(
-    request: InboundRequest, caller: Caller, endpoint: Endpoint, body: Body | None
+    request: InboundRequest, caller: Caller, endpoint: Endpoint, body: Body
 ) -> InferenceRequest:
     """What a request for a WebSocket session asks for."""
     message = request.message
     check_asked(message.headers, upgrade=message.upgrade, modern=request.modern)
     # Whatever the answer: the client may speak another protocol behind its request.
     caller.keep_alive = False
-    length = UNKNOWN if body is None else body.length
-    return understand_session(endpoint, message.path.partition("?")[2], body_length=length)
+    return understand_session(endpoint, request.heading.query, body_length=body.length)

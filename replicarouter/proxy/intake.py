@@ -1,6 +1,8 @@
 """Takes in a body that did not come with its head: whole, or to be passed on while it arrives."""
 
 import asyncio
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from replicarouter.clock import Clock
@@ -9,28 +11,46 @@ from replicarouter.exchange import Exchange
 from replicarouter.protocol.endpoints import Body as Kind
 from replicarouter.protocol.endpoints import Endpoint
 from replicarouter.protocol.request import (
-    LARGE,
+    AT_ONCE,
     NEEDS_PLAIN,
     InferenceRequest,
+    early_model,
+    is_plain,
     understand,
     understand_large,
 )
-from replicarouter.proxy.aiohttp_internals import InboundRequest
-from replicarouter.proxy.body import Arriving, Body, receive_body
+from replicarouter.proxy.arriving import Arriving
+from replicarouter.proxy.body import Body, Gathering
+from replicarouter.proxy.inbound import InboundRequest
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.upload import Upload
+
+PASSED_ON = 65536
+"""Bytes of JSON up to which a body is received whole and read, also when nobody needs to know it."""
+
+LOOKED_FOR_MODEL = 4096
+"""Bytes at the start of a larger one in which its model is looked for."""
+
+
+def _never(model: str | None) -> bool:  # noqa: ARG001
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is known of a request before its body: `must_read` says that the model in it decides where it
-    goes, `encoded` that it is compressed, `wants_keys` that some policy goes by what else it says."""
+    goes, `encoded` that it is compressed, `wants_keys` that some policy goes by what else it says.
+
+    `may_pass` is asked when the body turns out to be large: whether it can go on while it arrives, if its
+    first bytes name this model, or None.
+    """
 
     endpoint: Endpoint
     kind: Kind
     encoded: bool
     must_read: bool
     wants_keys: bool = False
+    may_pass: Callable[[str | None], bool] = _never
 
     @property
     def passes_through(self) -> bool:
@@ -55,13 +75,32 @@ class Intake:
         if asked.passes_through:
             upload = Upload(Arriving(request, most=most, gap=gap), self.memory, exchange, self._clock)
             return upload, await self._see(upload, asked)
-        body = await receive_body(request, most=most, gap=gap, memory=self.memory)
-        exchange.bytes_in = len(body.data)
+        gathering = Gathering(Arriving(request, most=most, gap=gap), self.memory)
         try:
+            passed = await self._begin(gathering, asked, exchange)
+            if passed is not None:
+                return passed
+            body = await gathering.whole()
+            exchange.bytes_in = len(body.data)
             return body, await _understand(asked, body.data)
         except BaseException:
-            body.drop()
+            gathering.drop()
             raise
+
+    async def _begin(
+        self, gathering: Gathering, asked: Asked, exchange: Exchange
+    ) -> tuple[Upload, InferenceRequest] | None:
+        """The body as an upload, when it is large and nobody needs the whole of it here."""
+        arriving = gathering.arriving
+        if (arriving.declared is not None and arriving.declared <= PASSED_ON) or not asked.may_pass(None):
+            return None
+        await gathering.begin(PASSED_ON)
+        model = None if asked.encoded else early_model(gathering.start(LOOKED_FOR_MODEL))
+        if arriving.ended or not asked.may_pass(model):
+            return None
+        upload = Upload(arriving, self.memory, exchange, self._clock, most_kept=sys.maxsize)
+        upload.begin(*gathering.give_away())
+        return upload, InferenceRequest(asked.endpoint, model)
 
     async def _see(self, upload: Upload, asked: Asked) -> InferenceRequest:
         """Wait until it is known where an upload goes: not at all, or up to the name of its model."""
@@ -78,8 +117,8 @@ class Intake:
 
 
 async def _understand(asked: Asked, data: bytes) -> InferenceRequest:
-    """Small bodies at once; large ones in steps, so that streams go on meanwhile."""
-    if len(data) <= LARGE or asked.encoded:
+    """Small bodies and plain ones at once; others in steps, so that streams go on meanwhile."""
+    if len(data) <= AT_ONCE or asked.encoded or is_plain(data):
         return understand(asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read)
     steps = understand_large(asked.endpoint, data, wants_keys=asked.wants_keys)
     while True:

@@ -29,7 +29,7 @@ _LONE_LINE_END = re.compile(rb"(?:^|\r\n)0*[12][ \t]*(?:;[^\r\n]*)?\r\n\r?\n\Z")
 """A chunk of nothing but a line end: behind its size line it looks like an empty line, and is none."""
 
 LARGE = 16384
-"""A read of this many bytes holds the whole tail by itself."""
+"""Bytes at the end of an answer that are looked at."""
 
 
 class Timings(Protocol):
@@ -80,15 +80,13 @@ class Observer:
             gap = now - exchange.last_byte_at
             gaps = self._gaps
             gaps.counts[bisect_left(gaps.bounds, gap)] += 1
-            gaps.total += gap
+            gaps.sums[0] += gap
         if size <= LONGEST_COMMENT and self._stream and only_comments(data):
             exchange.note_comment(now)
         exchange.last_byte_at = now
         if self._seeking:
             self._seek(data, now)
-        if size > LARGE:
-            self._tail.clear()
-        self._tail.append(data)
+        self._tail.append(data if size <= LARGE else data[-LARGE:])
 
     def pause(self) -> None:
         """The client takes nothing now: until `restart_silence` no byte can come."""

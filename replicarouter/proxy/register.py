@@ -53,6 +53,7 @@ class Register:
             trace=UNTRACED if headers is None else self._tracing.of(headers),
         )
         in_flight[upstream_id] = exchange
+        self._ledger.arrived.add((endpoint,))
         return exchange
 
     def settle(self, exchange: Exchange) -> None:

@@ -64,24 +64,25 @@ class Relay:
 
     def begin(self, head: bytes, rest: bytes) -> None:
         """Write the head for the client, and with it what of the body has come."""
+        if self._head.event_stream:
+            self._link.protocol.acknowledge_in_pairs()
         self.feed(rest, head)
 
     def feed(self, data: bytes, head: bytes = b"") -> None:
         """Pass on what arrived. The hot path: everything here happens for every token."""
         try:
             end = self._framing.feed(data)
-        except BadFraming as error:
-            self.fail(BadReplicaResponse(f"The replica's answer is broken: {error}."))
-            return
-        if end >= 0:
-            self.reusable = end == len(data) and self._head.keep_alive
-            data = data[:end]
-        try:
+            if end >= 0:
+                self.reusable = end == len(data) and self._head.keep_alive
+                data = data[:end]
             if head or self._dechunk is not None:
                 self._write(head + (data if self._dechunk is None else self._dechunk.feed(data)))
                 self.committed = True
             else:
                 self._write(data)
+        except BadFraming as error:
+            self.fail(BadReplicaResponse(f"The replica's answer is broken: {error}."))
+            return
         except RuntimeError:
             self.fail(ClientLeft())
             return

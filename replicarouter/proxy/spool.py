@@ -45,6 +45,31 @@ class Spool:
         self.size += len(data)
         return True
 
+    def begin(self, data: bytes, held: int) -> None:
+        """Start with `data`, for which `held` bytes of memory were taken already."""
+        self._parts, self.size = [data], held
+
+    def lend(self) -> None:
+        """What is kept in memory gives way to who needs the room, until it is `reclaim`ed or dropped."""
+        if self._parts:
+            self._memory.lend(self)
+
+    def reclaim(self) -> None:
+        """What is still kept is needed from now on."""
+        self._memory.reclaim(self)
+
+    def spare(self, data: bytes) -> bool:
+        """Keep `data` in memory while there is room that nobody needs; False if it is not kept."""
+        if not self._memory.take_spare(len(data)):
+            return False
+        self._parts.append(data)
+        self.size += len(data)
+        return True
+
+    def give_way(self) -> None:
+        """Let go of what is in memory."""
+        self._forget_parts()
+
     async def add(self, data: bytes) -> None:
         """Keep `data`, wherever there is room; raises `Overloaded` when the disk has none either."""
         if self._file is None:
@@ -68,6 +93,7 @@ class Spool:
 
     def drop(self) -> None:
         """Let go of everything."""
+        self._memory.reclaim(self)
         self._forget_parts()
         self.size = 0
         file, self._file = self._file, None

@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NoReturn
 
 from replicarouter.clock import Clock
 from replicarouter.errors import Overloaded
@@ -12,7 +12,7 @@ from replicarouter.protocol.form import ModelField
 from replicarouter.protocol.framing import chunk
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.json_scan import Span
-from replicarouter.proxy.body import Arriving
+from replicarouter.proxy.arriving import Arriving
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.spool import Spool
 from replicarouter.proxy.upstream import Link
@@ -38,6 +38,7 @@ class Upload:
         "_clock",
         "_dropped",
         "_exchange",
+        "_most_kept",
         "_patch",
         "_scope",
         "_spool",
@@ -45,8 +46,17 @@ class Upload:
         "sent",
     )
 
-    def __init__(self, arriving: Arriving, memory: BodyMemory, exchange: Exchange, clock: Clock) -> None:
+    def __init__(
+        self,
+        arriving: Arriving,
+        memory: BodyMemory,
+        exchange: Exchange,
+        clock: Clock,
+        *,
+        most_kept: int = REPEATABLE,
+    ) -> None:
         arriving.request.read_sparingly()
+        self._most_kept = most_kept
         self._arriving = arriving
         self._spool = Spool(memory)
         self._exchange = exchange
@@ -73,6 +83,16 @@ class Upload:
     def replayable(self) -> bool:
         """Whether everything that was read is still there."""
         return not self._dropped and self._spool.size == self._arriving.received
+
+    def begin(self, data: bytes, held: int) -> None:
+        """Start with what has come of it, for which `held` bytes of memory were taken already."""
+        self._spool.begin(data, held)
+        self._exchange.bytes_in = self._arriving.received
+
+    def claim(self) -> bool:
+        """Whether it can all be sent again; what is kept for that does not give way until it was."""
+        self._spool.reclaim()
+        return self.replayable
 
     async def find_model(self) -> ModelField:
         """Spool what comes until it has named the form's model, or cannot any more.
@@ -114,7 +134,7 @@ class Upload:
                 raise
         finally:
             if self._dropped:
-                self._spool.drop()
+                self._let_go()
 
     def stop(self) -> None:
         """Send no more of it: its replica has answered without it."""
@@ -125,16 +145,23 @@ class Upload:
     def drop(self) -> None:
         """Let go of what would only be needed to send it again."""
         self._dropped = True
+        if self._scope is None:
+            self._let_go()
+
+    def watch_client(self) -> None:
+        """Look for the client from now on, until it is dropped: nothing is read from a client that has to
+        wait."""
+        self._watch = asyncio.get_running_loop().call_later(LOOK_FOR_CLIENT, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look_for_client()
+        self.watch_client()
+
+    def _let_go(self) -> None:
+        self._spool.drop()
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        if self._scope is None:
-            self._spool.drop()
-
-    def watch_client(self) -> None:
-        """Look for the client from now on, until `drop`: nothing is read from it while it has to wait."""
-        self._look_for_client()
-        self._watch = asyncio.get_running_loop().call_later(LOOK_FOR_CLIENT, self.watch_client)
 
     def _stop_only(self, scope: asyncio.Timeout, _: "asyncio.Future[None]") -> None:
         """An attempt is over: stop its own sending, not that of the next one, which may have begun."""
@@ -143,30 +170,75 @@ class Upload:
 
     async def _send(self, link: Link) -> None:
         chunked = self.length == UNKNOWN
+        spool, arriving = self._spool, self._arriving
+        spool.reclaim()
+        if spool.size != arriving.received:
+            raise Overloaded("What was kept of the request's body had to give way; send it again.")
         number = at = 0
-        while piece := await self._spool.piece(number):
+        while piece := await spool.piece(number):
             data = piece if self._patch is None else patched(piece, at, *self._patch)
             if data:
                 await self._put(link, data, chunked=chunked)
             number += 1
             at += len(piece)
-        while not self._arriving.ended:
+        while spool.on_disk and not arriving.ended:
             data = await self._await_client()
             if data:
                 await self._keep(data)
                 await self._put(link, data, chunked=chunked)
+        spool.lend()
+        if not arriving.ended:
+            await self._pour(link, chunked=chunked)
         if chunked:
             await self._put(link, b"", chunked=True)
         self.sent = True
+
+    async def _pour(self, link: Link, *, chunked: bool) -> None:
+        """Send what comes as soon as it does. The client is not read while the replica takes nothing."""
+        arriving, exchange, protocol = self._arriving, self._exchange, link.protocol
+        lost = False
+
+        def give(data: bytes) -> None:
+            nonlocal lost
+            exchange.bytes_in = arriving.received
+            self._keep_in_memory(data)
+            transport = link.transport
+            if transport is None or transport.is_closing():
+                lost = True
+                arriving.pause()
+                return
+            transport.write(chunk(data) if chunked else data)
+            if protocol.writing_paused:
+                arriving.pause()
+                exchange.held = False
+                protocol.on_writable = go_on
+
+        def go_on() -> None:
+            protocol.on_writable = None
+            exchange.held = True
+            arriving.resume()
+
+        exchange.held = True
+        try:
+            await arriving.pour(give)
+        finally:
+            protocol.on_writable = None
+            exchange.held = False
+        exchange.uploaded_at = self._clock()
+        if lost:
+            await _stopping()
+        await self._drain(link)
 
     async def _put(self, link: Link, data: bytes, *, chunked: bool) -> None:
         """Write to the replica, and wait until it has taken enough to be given more."""
         transport = link.transport
         if transport is None or transport.is_closing():
-            # The attempt hears of it and stops us.
-            await asyncio.get_running_loop().create_future()
-            return
+            await _stopping()
         transport.write(chunk(data) if chunked else data)
+        await self._drain(link)
+
+    async def _drain(self, link: Link) -> None:
+        """Wait until the replica has taken enough to be given more."""
         while link.protocol.writing_paused:
             writable = asyncio.get_running_loop().create_future()
             link.protocol.on_writable = partial(_resolve, writable)
@@ -202,17 +274,29 @@ class Upload:
 
     async def _keep(self, data: bytes) -> None:
         """Keep what has just been read while all before it is there and it costs little."""
+        if not self._spool.on_disk:
+            self._keep_in_memory(data)
+        elif not self._dropped and self._spool.size + len(data) == self._arriving.received:
+            try:
+                await self._spool.add(data)
+            except Overloaded:
+                self._spool.drop()
+
+    def _keep_in_memory(self, data: bytes) -> None:
+        """The same for what is not on disk."""
         spool = self._spool
         if self._dropped or spool.size + len(data) != self._arriving.received:
             return
-        if not spool.on_disk:
-            if spool.size + len(data) > REPEATABLE or not spool.remember(data):
-                spool.drop()
-            return
-        try:
-            await spool.add(data)
-        except Overloaded:
+        if spool.size + len(data) > self._most_kept or not spool.spare(data):
             spool.drop()
+        elif spool.size == len(data):
+            spool.lend()
+
+
+async def _stopping() -> NoReturn:
+    """The connection to the replica has ended: the attempt hears of it, and stops its upload."""
+    while True:
+        await asyncio.get_running_loop().create_future()
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
-from aiohttp.connector import Connection
 
 from replicarouter.clock import Seldom
 from replicarouter.errors import ConnectFailed, Overloaded
@@ -16,7 +15,7 @@ from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Connections, Ledger
 from replicarouter.fleet.registry import FleetListener
 from replicarouter.fleet.replica import Replica
-from replicarouter.proxy.aiohttp_connector import Connector, Receiver, ReplicaConnection
+from replicarouter.proxy.aiohttp_connector import Connector, Pooled, Receiver
 from replicarouter.proxy.slots import Slots
 from replicarouter.tls import tls_failure
 
@@ -40,22 +39,25 @@ class Address:
 
 
 class Link:
-    """One connection in use by one request; `close` or `release` ends the use, once."""
+    """One connection in use by one request after the other; `end` ends a use, once."""
 
-    __slots__ = ("_connection", "_counts", "_row", "_slots", "protocol", "reused")
+    __slots__ = ("_busy", "_counts", "_opened_in", "_pooled", "_row", "_slots", "protocol", "reused")
 
-    def __init__(self, connection: Connection, counts: Connections, row: int, slots: Slots) -> None:
-        protocol = connection.protocol
-        assert isinstance(protocol, ReplicaConnection)
-        self.protocol = protocol
-        self._connection: Connection | None = connection
-        self._counts = counts
-        self._row = row
+    def __init__(self, pooled: Pooled, counts: Connections, slots: Slots) -> None:
+        self._pooled = pooled
         self._slots = slots
-        self.reused = protocol.on_closed is not None
-        if not self.reused:
-            counts.open += 1
-            protocol.on_closed = self._closed
+        self._opened_in = self._counts = counts
+        self._row = 0
+        self._busy = False
+        self.protocol = pooled.protocol
+        self.reused = False
+        counts.open += 1
+        self.protocol.on_closed = self._closed
+
+    def begin(self, row: int, counts: Connections) -> None:
+        """A request uses it, for the replica that owns `row`."""
+        self._row, self._counts = row, counts
+        self._busy = True
         counts.busy += 1
 
     def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
@@ -80,21 +82,23 @@ class Link:
 
     def end(self, *, reusable: bool) -> None:
         """Give the connection back to the pool, or close it at once."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        if not self._busy:
             return
+        self._busy = False
+        self.reused = True
         protocol = self.protocol
         protocol.receiver = None
         self._counts.busy -= 1
         transport = protocol.transport
         if reusable and transport is not None and not transport.get_write_buffer_size():
-            connection.release()
+            self._pooled.release()
         else:
-            connection.close()
+            self._pooled.close()
         self._slots.give_back(self._row)
 
     def _closed(self) -> None:
-        self._counts.open -= 1
+        # The replica may have left since, and another one have its row.
+        self._opened_in.open -= 1
 
 
 class Upstream(FleetListener):
@@ -125,11 +129,11 @@ class Upstream(FleetListener):
         row = replica.row
         if not self._slots.take_now(row):
             return None
-        connection = self._connector.take_idle(self.address(replica).key)
-        if connection is None:
+        pooled = self._connector.take_idle(self.address(replica).key)
+        if pooled is None:
             self._slots.give_back(row)
             return None
-        return Link(connection, self._ledger.connections_of(row), row, self._slots)
+        return self._link(pooled, row)
 
     async def open(self, replica: Replica, exchange: Exchange, *, fresh: bool = False) -> Link:
         """A connection to `replica`, from the pool if one is idle and a `fresh` one is not asked for.
@@ -144,9 +148,9 @@ class Upstream(FleetListener):
             address = self.address(replica)
             if fresh:
                 self._connector.drop_idle(address.key)
-            connection = self._connector.take_idle(address.key)
-            if connection is None:
-                connection = await self._connector.open(address.template, self._timeout)
+            pooled = self._connector.take_idle(address.key)
+            if pooled is None:
+                pooled = await self._connector.open(address.template, self._timeout)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._slots.give_back(row)
             failure = _failure(error)
@@ -156,7 +160,7 @@ class Upstream(FleetListener):
         except BaseException:
             self._slots.give_back(row)
             raise
-        return Link(connection, self._ledger.connections_of(row), row, self._slots)
+        return self._link(pooled, row)
 
     def reconfigure(self, *, slot_timeout: float) -> None:
         """Let requests wait this many seconds for a slot, 0 for no bound."""
@@ -171,6 +175,14 @@ class Upstream(FleetListener):
     async def close(self) -> None:
         """Close all connections."""
         await self._connector.close()
+
+    def _link(self, pooled: Pooled, row: int) -> Link:
+        counts = self._ledger.connections_of(row)
+        link: Link | None = pooled.link
+        if link is None:
+            link = pooled.link = Link(pooled, counts, self._slots)
+        link.begin(row, counts)
+        return link
 
     def _tell_scarce(self) -> None:
         count = self._scarce.tell(asyncio.get_running_loop().time())

@@ -3,19 +3,21 @@
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 from replicarouter.policies import POLICIES
 from replicarouter.policies.base import Policy
 from replicarouter.replay.baselines import BASELINES
-from replicarouter.replay.demand import Demand
+from replicarouter.replay.demand import Demand, digest
 from replicarouter.replay.figures import Figures, Slo
 from replicarouter.replay.timed import Timed, TimedOptions
 from replicarouter.replay.trace import TraceOptions, read_trace
 from replicarouter.replay.untimed import Untimed, UntimedOptions
+from replicarouter.replay.workers import NEWS_DELAY, Workers
 from replicarouter.replay.workloads import WORKLOADS
 from replicarouter.replay.workloads.base import Workload, WorkloadOptions
 from replicarouter.settings import PolicyOptions
@@ -43,6 +45,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Router:
+    """How many workers it has, and after how many seconds one hears what another has learned."""
+
+    workers: int = 1
+    news_delay: float = NEWS_DELAY
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """What is replayed, and how: `mode` says by its type whether there is time."""
 
@@ -53,6 +63,7 @@ class Campaign:
     seeds: int
     policy_options: PolicyOptions
     slo: Slo
+    router: Router = field(default_factory=Router)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ def run(campaign: Campaign, jobs: int = 1) -> Iterator[Run]:
 
 def _replay(campaign: Campaign, load: float, seed: int, name: str) -> Run:
     demand = campaign.source.make(load)
-    policy = PLAYERS[name].of(campaign.policy_options)
+    policy = _policy(campaign, name, seed)
     began = perf_counter()
     mode = campaign.mode
     if isinstance(mode, UntimedOptions):
@@ -94,3 +105,12 @@ def _replay(campaign: Campaign, load: float, seed: int, name: str) -> Run:
         tally = Timed(mode, demand, policy, seed).run()
     tally.wall = perf_counter() - began
     return Run(name, load, seed, Figures.of(tally, campaign.slo))
+
+
+def _policy(campaign: Campaign, name: str, seed: int) -> Policy:
+    make, options, router = PLAYERS[name].of, campaign.policy_options, campaign.router
+    if router.workers == 1:
+        return make(options)
+    policies = [make(options) for _ in range(router.workers)]
+    random = Random(digest(seed, router.workers))
+    return Workers(policies, campaign.mode.replicas, router.news_delay, random)

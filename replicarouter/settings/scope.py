@@ -13,7 +13,7 @@ from replicarouter.settings.values import Section
 if TYPE_CHECKING:
     from replicarouter.settings import ReplicaSettings, Settings
 
-REFUSED = ("workers", "replicas[].role")
+REFUSED = ("replicas[].role",)
 """Without these, what was asked for would silently be missing: protection, or another meaning."""
 
 

@@ -1,6 +1,6 @@
 """Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
-from replicarouter.cells import Counter, Histograms
+from replicarouter.cells import Counter, Histograms, Shelf
 from replicarouter.exchange import OK, OTHER, UPSTREAM_ERROR, Exchange
 
 QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
@@ -19,25 +19,26 @@ _SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
 
 
 class Metrics:
-    """All that is counted and timed about exchanges. Gauges are not here: they are read, not kept."""
+    """All that is counted and timed about exchanges, on a `shelf` if it shall outlive this process. Gauges are
+    not here: they are read, not kept."""
 
-    def __init__(self) -> None:
-        self.queue = Histograms(QUEUE_BOUNDS)  # model
-        self.connect = Histograms(CONNECT_BOUNDS)  # replica
-        self.ttft = Histograms(TTFT_BOUNDS)  # model
-        self.answer_ttft = Histograms(TTFT_BOUNDS)  # model
-        self.upstream_ttft = Histograms(TTFT_BOUNDS)  # replica
-        self.gaps = Histograms(ITL_BOUNDS)  # replica; fed by the relay, token by token
-        self.request = Histograms(REQUEST_BOUNDS)  # endpoint, outcome
-        self.tokens = Counter()  # model, kind
-        self.answers = Counter()  # replica, kind
-        self.affinity = Counter()  # policy, result
-        self.cached_characters = Counter()  # policy
-        self.shadow = Counter()  # policy, result
-        self.shadow_choices = Counter()  # policy, result
-        self.shadow_cached_characters = Counter()  # policy
-        self.routed_characters = Counter()  # policy, replica
-        self.shed = Counter()  # reason
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.queue = Histograms(QUEUE_BOUNDS, "queue", shelf)  # model
+        self.connect = Histograms(CONNECT_BOUNDS, "connect", shelf)  # replica
+        self.ttft = Histograms(TTFT_BOUNDS, "ttft", shelf)  # model
+        self.answer_ttft = Histograms(TTFT_BOUNDS, "answer_ttft", shelf)  # model
+        self.upstream_ttft = Histograms(TTFT_BOUNDS, "upstream_ttft", shelf)  # replica
+        self.gaps = Histograms(ITL_BOUNDS, "gaps", shelf)  # replica; fed by the relay, token by token
+        self.request = Histograms(REQUEST_BOUNDS, "request", shelf)  # endpoint, outcome
+        self.tokens = Counter("tokens", shelf)  # model, kind
+        self.answers = Counter("answers", shelf)  # replica, kind
+        self.affinity = Counter("affinity", shelf)  # policy, result
+        self.cached_characters = Counter("cached_characters", shelf)  # policy
+        self.shadow = Counter("shadow", shelf)  # policy, result
+        self.shadow_choices = Counter("shadow_choices", shelf)  # policy, result
+        self.shadow_cached_characters = Counter("shadow_cached_characters", shelf)  # policy
+        self.routed_characters = Counter("routed_characters", shelf)  # policy, replica
+        self.shed = Counter("shed", shelf)  # reason
         for reason in sorted(_SHED):
             # A rate needs a count to grow from: the first burst must not be missed.
             self.shed.touch((reason,))

@@ -2,7 +2,7 @@
 departures of clients, of which the end of a benchmark brings hundreds. No prompt, no key, no address."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -43,6 +43,8 @@ class RecentErrors:
         self._failed: deque[Ended] = deque(maxlen=KEPT)
         self._departed: deque[Ended] = deque(maxlen=KEPT)
         self._departures: Counter[str] = Counter()
+        self.tell: Callable[[Ended], None] | None = None
+        """Is told of each that is remembered."""
 
     def observe(self, exchange: Exchange) -> None:
         """Remember an ended exchange unless it went well."""
@@ -61,7 +63,13 @@ class RecentErrors:
             attempts=exchange.attempts,
             asked={name: _plain(text) for name, text in asked_for(exchange).items()},
         )
-        if exchange.outcome == CLIENT_GONE:
+        self.remember(ended)
+        if self.tell is not None:
+            self.tell(ended)
+
+    def remember(self, ended: Ended) -> None:
+        """Remember one, be it that another process has seen it."""
+        if ended.outcome == CLIENT_GONE:
             self._departures[ended.stage] += 1
             self._departed.append(ended)
         else:

@@ -6,7 +6,7 @@ import pickle
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from replicarouter.errors import Overloaded, RouterError
 from replicarouter.tasks import TaskSet
@@ -87,8 +87,7 @@ class Bus(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         """Take whole messages out of what has come."""

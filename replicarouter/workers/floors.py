@@ -56,8 +56,8 @@ class Looks:
 
 
 class AllFloors:
-    """Adds up what the workers wrote, a fraction of a second ago. `give_up` is told of replicas whose requests
-    shall all be ended; those of engines that were replaced the workers end by themselves."""
+    """Adds up what the workers wrote, a fraction of a second ago. `give_up` is told of replicas all of whose
+    requests are to be ended; those of engines that were replaced the workers end by themselves."""
 
     def __init__(self, fleet: Fleet, commons: Commons, give_up: Callable[[Replica], None]) -> None:
         self._fleet = fleet

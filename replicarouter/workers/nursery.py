@@ -124,8 +124,8 @@ def _nurse(control: socket.socket, work: Work) -> int:
         seats[pid] = seat
         _tell(control, seat, pid, STARTED)
     for pid in seats:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     return 0
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from replicarouter.admission.controller import Admission, QueueRules
+from replicarouter.admission.controller import Admission
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
+from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.exchange import Exchange, Stage

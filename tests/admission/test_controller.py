@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from replicarouter.admission.controller import QueueRules
+from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout
 from replicarouter.exchange import Stage
+from replicarouter.fleet.ledger import ROW
 from replicarouter.fleet.lifecycle import Event
 from replicarouter.policies.base import Policy
 from replicarouter.policies.least_outstanding import LeastOutstanding
@@ -131,7 +132,7 @@ async def test_room_goes_to_the_oldest_first() -> None:
 
     assert scene.fleet.ledger.queued == {"m1": 0}
     assert scene.fleet.ledger.longest_hold(2000.0) == 0
-    assert list(scene.fleet.ledger.cells) == [0, 0, 0, 0]
+    assert list(scene.fleet.ledger.cells) == [0] * ROW
 
 
 async def test_a_newcomer_does_not_overtake() -> None:

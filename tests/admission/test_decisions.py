@@ -281,3 +281,44 @@ def test_a_hold_is_kept_without_a_choice() -> None:
     decisions.keep(Draft(case), Wait(case.view.candidates[1], 1.5))
     (decision,) = told(decisions, "c", 1000.0)
     assert (decision["chosen"], decision["held_for"]) == (None, {"replica": "r1", "seconds": 1.5})
+
+
+# Workers
+
+
+@pytest.mark.parametrize(
+    ("per_second", "workers", "expected"), [(8, 2, 44), (8, 4, 22), (1, 2, 6), (1, 4, 3)]
+)
+def test_each_of_several_workers_records_its_part(per_second: int, workers: int, expected: int) -> None:
+    decisions = Decisions(per_second)
+    decisions.share(workers)
+    recorded = sum(due(decisions, 1000.0 + step / 100, 1) for step in range(1000))
+    assert recorded == pytest.approx(expected, abs=1)
+    decisions.reconfigure(0)
+    assert due(decisions, 5000.0, 10) == 0
+
+
+def test_who_answers_for_all_knows_what_the_workers_have_recorded() -> None:
+    keeper, workers = Decisions(50), [Decisions(50), Decisions(50)]
+    for number, worker in enumerate(workers):
+        worker.share(2)
+        keep(worker, number, now=1000.0 + number)
+        keeper.hear(worker.news())
+        assert worker.news() == ()
+    for number in range(2):
+        assert told(keeper, f"c{number}", 1003.0) == told(workers[number], f"c{number}", 1003.0)
+        assert told(keeper, f"u{number}", 1003.0)[0]["age"] == 3.0 - number
+    assert [orjson.loads(one)["upstream_id"] for one in keeper.latest(9, 1003.0)] == ["u1", "u0"]
+    assert len(keeper) == 2
+    assert keeper.news() == ()
+
+
+def test_what_is_heard_is_bounded_like_the_rest() -> None:
+    keeper, worker = Decisions(50), Decisions(10**6)
+    worker.share(1)
+    for number in range(3):
+        keep(worker, number)
+    news = worker.news()
+    for _ in range(CAPACITY):
+        keeper.hear(news)
+    assert len(keeper) == CAPACITY

@@ -1,13 +1,15 @@
 """What belongs to one pool, and what becomes of it under other settings."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from replicarouter.admission.controller import QueueRules
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
+from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Policy, Remembered, View, Wait
+from replicarouter.policies.news import DONE, Item
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import PolicyOptions
 from replicarouter.telemetry.metrics import Metrics
@@ -245,3 +247,116 @@ def test_requests_are_a_desks_only_until_they_end() -> None:
         scene.give_back(lease)
     assert not desk._sent
     assert not desk.shadow._sent
+
+
+# Workers
+
+
+class Talking(Stubborn):
+    """Tells how often it has sent something, and writes down what it hears."""
+
+    ahead = -1
+
+    def share(self, ahead: int) -> None:
+        self.ahead = ahead
+
+    def news(self) -> Sequence[Item]:
+        count = sum(one.startswith("sent") for one in self.told)
+        self.told = [one for one in self.told if not one.startswith("sent")]
+        return [(DONE, count)] if count else ()
+
+    def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:
+        self.told.append(f"heard {worker} {[*news]} {sorted(members)} {now:g}")
+
+    def lost(self, worker: int) -> None:
+        self.told.append(f"lost {worker}")
+
+
+class Whispering(Talking):
+    """The shadow."""
+
+
+TALKERS: dict[str, type[Policy]] = {"session": Talking, "random": Whispering, "round-robin": Stubborn}
+
+
+def talking(**options: Any) -> PolicyPlan:
+    return PolicyPlan("session", {"m2": "round-robin"}, PolicyOptions(**options), TALKERS)
+
+
+def talker(desks: Desks, model: str = "m1") -> Talking:
+    desk = desks.find(model)
+    assert desk is not None
+    assert isinstance(desk.policy, Talking)
+    return desk.policy
+
+
+def whisperer(desks: Desks) -> Whispering:
+    desk = desks.find("m1")
+    assert desk is not None
+    assert desk.shadow is not None
+    assert isinstance(desk.shadow.policy, Whispering)
+    return desk.shadow.policy
+
+
+def test_what_policies_and_shadows_learn_is_told_with_their_names_and_models() -> None:
+    scene = TwoPools(talking(shadow="random"))
+    assert scene.desks.news() == []
+    for one in (scene.one, scene.one, scene.other):
+        one.granted()
+    assert scene.desks.news() == [
+        ("m1", "session", False, [(DONE, 2)]),
+        ("m1", "random", True, [(DONE, 2)]),
+        ("m2", "random", True, [(DONE, 1)]),
+    ]
+    assert scene.desks.news() == []
+
+
+def test_news_open_the_desk_that_they_are_for() -> None:
+    fleet = a_fleet("a", "b")
+    desks = desks_for(a_plan())
+    desks.plan = talking(shadow="random")
+    told = [("m1", "session", False, [(DONE, 1)]), ("m1", "random", True, [(DONE, 2)])]
+    desks.hear(3, told, fleet.pools, 1002.0)
+    assert talker(desks).told == ["heard 3 [(2, 1)] ['a', 'b'] 1002"]
+    assert whisperer(desks).told == ["heard 3 [(2, 2)] ['a', 'b'] 1002"]
+
+
+def test_news_for_a_pool_or_a_policy_that_is_not_here_are_passed_over() -> None:
+    scene = TwoPools(talking(shadow="random"))
+    scene.one.granted()
+    scene.desks.news()
+    news = [(DONE, 1)]
+    told = [
+        ("m9", "session", False, news),
+        ("m1", "session", True, news),
+        ("m1", "prefix-cache", False, news),
+    ]
+    scene.desks.hear(1, told, scene.fleet.pools, 1000.0)
+    assert talker(scene.desks).told == []
+    assert scene.desks.find("m9") is None
+
+
+def test_every_policy_is_told_that_a_worker_is_lost() -> None:
+    scene = TwoPools(talking(shadow="random"))
+    for one in (scene.one, scene.other):
+        one.granted()
+    scene.desks.news()
+    scene.desks.lost(4)
+    assert talker(scene.desks).told == whisperer(scene.desks).told == ["lost 4"]
+
+
+def test_policies_are_shared_whether_they_are_there_or_come_later() -> None:
+    fleet = a_fleet("a", "b", "c", "d")
+    desks = Desks(talking(), Metrics(), Decisions(0))
+    scene = Scene(fleet, admission_for(fleet, desks), fleet.pool_for("m1"))
+    first = desks.of(scene.pool).policy
+    assert isinstance(first, Talking)
+    assert first.ahead == -1
+    desks.share(1, 2)
+    assert first.ahead == 2
+    desks.share(3, 4)
+    scene.admission.reconfigure(talking(shadow="random"), QueueRules(100, 0.0))
+    assert (talker(desks).ahead, whisperer(desks).ahead) == (3, 3)
+    alone = Desks(talking(), Metrics(), Decisions(0))
+    assert isinstance(policy := alone.of(scene.pool).policy, Talking)
+    assert policy.ahead == -1

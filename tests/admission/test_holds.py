@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicarouter.admission.controller import QueueRules
+from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.holds import LONGEST, SHORTEST, Holds
 from replicarouter.admission.queue import Waiter
 from replicarouter.errors import QueueTimeout

@@ -1,9 +1,14 @@
 """Who made which response."""
 
+import asyncio
+
+import pytest
+
 from replicarouter.admission.owners import Owners
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import ReplicaSettings
+from tests.scene import a_fleet, named
 
 
 def a_replica(port: int) -> Replica:
@@ -37,3 +42,64 @@ def test_memory_is_bounded_and_what_is_used_stays() -> None:
     assert len(owners) == 3
     assert owners.find("resp_1") is None
     assert owners.find("resp_0") is replica
+
+
+def test_what_was_learned_since_is_told_once_and_only_where_it_is_shared() -> None:
+    alone, shared, replica = Owners(), Owners(), a_fleet("a").replicas[0]
+    shared.share()
+    for owners in (alone, shared):
+        owners.learn("resp_1", replica)
+        owners.learn("resp_2", replica)
+    assert alone.news() == ()
+    assert shared.news() == [("resp_1", "a"), ("resp_2", "a")]
+    assert shared.news() == ()
+    assert alone.all() == [("resp_1", "a"), ("resp_2", "a")]
+
+
+def test_who_has_heard_knows_who_made_it_and_does_not_tell_it_again() -> None:
+    owners, fleet = Owners(capacity=3), a_fleet("a", "b")
+    owners.share()
+    owners.hear([("resp_1", "a"), ("resp_2", "b"), ("resp_3", "gone")], fleet)
+    assert owners.find("resp_1") is named(fleet, "a")
+    assert owners.find("resp_2") is named(fleet, "b")
+    assert owners.find("resp_3") is None
+    assert owners.news() == ()
+    owners.hear([(f"more_{number}", "a") for number in range(9)], fleet)
+    assert len(owners) == 3
+
+
+def test_news_that_nobody_takes_are_bounded() -> None:
+    owners, replica = Owners(capacity=3), a_replica(1)
+    owners.share()
+    for number in range(9):
+        owners.learn(f"resp_{number}", replica)
+    assert len(owners.news()) == 3
+
+
+async def test_a_follow_up_that_is_faster_than_the_news_waits_for_them() -> None:
+    owners, fleet = Owners(), a_fleet("a")
+    owners.share()
+    early = [asyncio.ensure_future(owners.heard_of("resp_1")) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in early)
+    owners.hear([("resp_1", "a")], fleet)
+    await asyncio.gather(*early)
+    assert owners.find("resp_1") is named(fleet, "a")
+    assert not owners._awaited
+
+
+def test_what_is_known_or_cannot_come_is_not_waited_for() -> None:
+    alone, shared, replica = Owners(), Owners(), a_replica(1)
+    shared.share()
+    shared.learn("resp_1", replica)
+    for owners, response_id in ((alone, "resp_9"), (shared, "resp_1")):
+        with pytest.raises(StopIteration):
+            owners.heard_of(response_id).send(None)
+
+
+async def test_what_nobody_knows_is_not_waited_for_forever() -> None:
+    owners = Owners()
+    owners.share()
+    await asyncio.gather(*(owners.heard_of("resp_9") for _ in range(2)))
+    assert owners.find("resp_9") is None
+    assert not owners._awaited

@@ -67,15 +67,20 @@ async def test_an_answer_that_breaks_off_is_an_error(client: Client, how: Litera
 @pytest.mark.parametrize(
     ("wire", "answer"),
     [
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", b"onetwo"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n",
+            b"onetwo",
+        ),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none", b"one"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
         (
-            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(gzip.compress(b"one"))
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+            % len(gzip.compress(b"one"))
             + gzip.compress(b"one"),
             b"one",
         ),
     ],
+    ids=["chunks", "an interim answer", "nothing", "packed unasked"],
 )
 async def test_every_framing_is_understood(client: Client, wire: bytes, answer: bytes) -> None:
     async with FakeReplica(reply(wire)) as replica:
@@ -93,7 +98,9 @@ async def test_what_is_no_http_is_an_error(client: Client) -> None:
             await ask(client, replica.settings["url"], "/page")
 
 
-async def test_the_head_of_an_answer_is_enough_where_no_body_is_wanted(engine: Engine, client: Client) -> None:
+async def test_the_head_of_an_answer_is_enough_where_no_body_is_wanted(
+    engine: Engine, client: Client
+) -> None:
     engine.held = asyncio.Event()
     engine.says("/health", b"one", b"two")
     answer = await asyncio.wait_for(ask(client, engine.url, "/health", 0), 5)
@@ -157,7 +164,7 @@ async def test_a_kept_connection_that_the_replica_closed_is_replaced(engine: Eng
 async def test_it_is_asked_once_more_when_the_connection_ends_without_an_answer(client: Client) -> None:
     async def closes_the_first(request: Received, connection: Connection) -> None:
         page = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none")
-        await (page if connection.number else reply(b"", then="fin"))(request, connection)
+        await (page if connection.number > 1 else reply(b"", then="fin"))(request, connection)
 
     async with FakeReplica(closes_the_first) as replica:
         assert await ask(client, replica.settings["url"], "/page") == Answer(200, b"one")

@@ -68,13 +68,11 @@ def test_a_stage_is_summed_over_the_fleet() -> None:
     }
 
 
-def test_received_is_what_is_in_flight_and_what_has_ended() -> None:
+def test_received_is_what_has_arrived_by_endpoint() -> None:
     ledger = Ledger()
-    ledger.in_flight["u1"] = an_exchange(endpoint="/v1/chat/completions")
-    ledger.in_flight["u2"] = an_exchange(endpoint="other")
-    ledger.finished.add(("/v1/chat/completions", "m1", "a", "ok"), 3)
-    ledger.finished.add(("/v1/chat/completions", "m1", "b", "client_gone"), 1)
-    ledger.finished.add(("/v1/embeddings", "m2", "b", "ok"), 2)
+    ledger.arrived.add(("/v1/chat/completions",), 5)
+    ledger.arrived.add(("other",))
+    ledger.arrived.add(("/v1/embeddings",), 2)
 
     assert ledger.received() == {"/v1/chat/completions": 5, "other": 1, "/v1/embeddings": 2}
 

@@ -3,7 +3,9 @@
 import sys
 import tracemalloc
 
-from replicarouter.policies.key_memory import BYTES_PER_KEY, KeyMemory
+import pytest
+
+from replicarouter.policies.key_memory import BYTES_PER_KEY, KeyMemory, Place
 from tests.scene import a_replica
 
 
@@ -50,9 +52,31 @@ def test_a_key_takes_no_more_than_is_said() -> None:
     try:
         memory = KeyMemory(len(keys))
         for key in keys:
-            memory.put(key, replica)
+            memory.put(key, replica, at=float(key))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
     assert taken + len(keys) * sys.getsizeof(keys[-1]) <= BYTES_PER_KEY * len(keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "expected"),
+    [("a", 4.0, "b"), ("c", 4.0, "b"), ("a", 5.0, "b"), ("c", 5.0, "c"), ("a", 6.0, "a")],
+)
+def test_of_two_places_the_later_one_counts(name: str, at: float, expected: str) -> None:
+    memory = KeyMemory(10)
+    memory.put(1, a_replica("b"), at=5.0)
+    memory.hear(1, Place(a_replica(name), displaced=True, at=at))
+    place = memory.find(1)
+    assert place is not None
+    assert place.replica.name == expected
+    assert place.displaced == (expected == name)
+
+
+def test_what_is_heard_is_bounded_like_the_rest() -> None:
+    memory = KeyMemory(3)
+    for key in range(5):
+        memory.hear(key, Place(a_replica(), displaced=False))
+    assert [key for key in range(5) if memory.find(key)] == [2, 3, 4]
+    assert memory.forgotten == 2

@@ -76,22 +76,22 @@ def test_a_connection_field_of_any_bytes_is_survived() -> None:
 
 
 def test_a_request_head_is_whole() -> None:
-    head = request_head(b"POST /x HTTP/1.1\r\nHost: r\r\n", [b"A: b\r\n"], request_id="id-1", body_length=12)
+    head = request_head(b"POST /x HTTP/1.1\r\nHost: r\r\n", b"A: b\r\n", request_id="id-1", body_length=12)
     assert head == b"POST /x HTTP/1.1\r\nHost: r\r\nA: b\r\nX-Request-Id: id-1\r\nContent-Length: 12\r\n\r\n"
 
 
 def test_a_request_without_a_body_declares_no_length() -> None:
-    head = request_head(b"GET /x HTTP/1.1\r\n", [], request_id="i", body_length=None)
+    head = request_head(b"GET /x HTTP/1.1\r\n", request_id="i", body_length=None)
     assert head == b"GET /x HTTP/1.1\r\nX-Request-Id: i\r\n\r\n"
 
 
 def test_a_body_of_unknown_length_is_chunked() -> None:
-    head = request_head(b"POST /x HTTP/1.1\r\n", [], request_id="i", body_length=UNKNOWN)
+    head = request_head(b"POST /x HTTP/1.1\r\n", request_id="i", body_length=UNKNOWN)
     assert head == b"POST /x HTTP/1.1\r\nX-Request-Id: i\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def test_an_empty_body_is_declared() -> None:
-    head = request_head(b"POST /x HTTP/1.1\r\n", [], request_id="i", body_length=0)
+    head = request_head(b"POST /x HTTP/1.1\r\n", request_id="i", body_length=0)
     assert head.endswith(b"Content-Length: 0\r\n\r\n")
 
 

@@ -76,9 +76,9 @@ class Rig:
         try:
             link = await self.upstream.open(self.replica, exchange)
             errand = Errand(
-                InferenceRequest(CHAT, "m1"), Pool("m1"), request.message, Body(b"{}", 2), caller, exchange
+                InferenceRequest(CHAT, "m1"), Pool("m1"), request.heading, Body(b"{}", 2), caller, exchange
             )
-            await Attempt(link, lease, errand, self.terms, lambda: self.declines).run(HEAD)
+            await Attempt(link, lease, errand, self.terms, lambda *_: self.declines).run(HEAD)
         except Declined as declined:
             self.declined = declined
             return False

@@ -2,6 +2,7 @@
 says what has changed; until it is understood, the version range in pyproject.toml must not grow."""
 
 import asyncio
+import gc
 import inspect
 from collections.abc import AsyncIterator, Callable
 
@@ -13,7 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import BaseConnector, Connection
 
-from replicarouter.proxy.aiohttp_connector import Connector, ReplicaConnection
+from replicarouter.proxy.aiohttp_connector import Connector, Pooled, ReplicaConnection
 from replicarouter.proxy.descriptors import Descriptors
 from tests.fakes.client import chat
 from tests.fakes.replica import OK, FakeReplica
@@ -26,7 +27,7 @@ ATTRIBUTES = {
         *("abort", "close", "connection_lost", "data_received", "should_close", "closed"),
         *("resume_writing", "transport", "writing_paused"),
     ),
-    Connection: ("protocol", "release", "close"),
+    Connection: ("protocol",),
 }
 
 
@@ -37,6 +38,7 @@ def test_a_class_has_the_names_that_are_used(kind: type) -> None:
 
 
 SIGNATURES: dict[str, tuple[Callable[..., object], list[str]]] = {
+    "BaseConnector._release": (BaseConnector._release, ["self", "key", "protocol", "should_close"]),
     "BaseConnector.connect": (BaseConnector.connect, ["self", "req", "traces", "timeout"]),
     "ResponseHandler": (ResponseHandler.__init__, ["self", "loop"]),
 }
@@ -72,10 +74,9 @@ async def connector() -> AsyncIterator[Connector]:
     await one.close()
 
 
-async def exchange_bytes(connection: Connection) -> tuple[ReplicaConnection, Bytes]:
+async def exchange_bytes(connection: Pooled) -> tuple[ReplicaConnection, Bytes]:
     """Send a request over a connection and wait for its answer."""
     protocol = connection.protocol
-    assert isinstance(protocol, ReplicaConnection)
     assert protocol.transport is not None
     receiver = Bytes()
     protocol.receiver = receiver
@@ -109,6 +110,18 @@ async def test_a_released_connection_is_used_again_by_the_same_template(connecto
         third.close()
 
         assert [one.connection.number for one in await replica.received(2)] == [1, 1]
+
+
+async def test_a_connection_is_ours_although_aiohttp_has_forgotten_whom_it_gave_it(
+    connector: Connector,
+) -> None:
+    async with FakeReplica() as replica:
+        taken = await connector.open(connector.template(replica.settings["url"]), NO_TIMEOUT)
+        gc.collect()
+        assert connector.in_use == 1
+        await exchange_bytes(taken)
+        taken.close()
+        assert connector.in_use == 0
 
 
 async def test_an_idle_connection_can_be_taken_without_waiting(connector: Connector) -> None:
@@ -172,6 +185,7 @@ async def test_a_taken_connection_counts_against_the_limits(limit: int, per_host
 
 async def test_a_connector_keeps_its_books_under_the_names_that_are_used(connector: Connector) -> None:
     used = {"_acquired", "_acquired_per_host", "_conns", "_factory", "_keepalive_timeout", "_limit_per_host"}
+    used |= {"_cleanup_handle", "_closed", "_waiters"}
     assert used <= set(vars(connector))
 
 

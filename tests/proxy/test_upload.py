@@ -12,7 +12,7 @@ from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.proxy.aiohttp_internals import InboundRequest
-from replicarouter.proxy.body import Arriving
+from replicarouter.proxy.arriving import Arriving
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.spool import IN_MEMORY
 from replicarouter.proxy.upload import REPEATABLE, Upload

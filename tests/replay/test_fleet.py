@@ -4,6 +4,7 @@ import pytest
 
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
+from replicarouter.fleet.ledger import ROW
 from replicarouter.fleet.lifecycle import State
 from replicarouter.replay.fleet import ReplayFleet, as_request
 from tests.replay.scene import BLOCK, turn
@@ -17,7 +18,7 @@ def test_counts_move_as_a_lease_moves_them() -> None:
     fleet.stream(one)
     assert (one.outstanding, one.count(Stage.SENT), one.count(Stage.STREAMING)) == (1, 0, 1)
     fleet.release(one)
-    assert list(fleet.ledger.cells) == [0] * 8
+    assert list(fleet.ledger.cells) == [0] * 2 * ROW
     assert other.outstanding == 0
 
 

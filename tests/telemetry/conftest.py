@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replicarouter.engines.base import EngineReading
 from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.work import OwnFloor
 from replicarouter.policies.base import Remembered
 from replicarouter.settings import AdmissionSettings, ConnectorSettings
 from replicarouter.telemetry.collector import RouterCollector, Sources
@@ -35,6 +36,7 @@ class Watched:
             fleet=self.fleet,
             ledger=self.fleet.ledger,
             metrics=self.metrics,
+            works=OwnFloor(self.fleet, 0.0).works,
             clock=self.clock,
             lag=lambda: 0.25,
             version="9.9",

@@ -51,6 +51,7 @@ def test_endings_are_added_up_by_outcome(watched: Watched) -> None:
     finished.add(("/v1/chat/completions", "m1", "a", "ok"), 2)
     finished.add(("/v1/embeddings", "m1", "b", "ok"), 3)
     finished.add(("other", "", "", "unknown_path"), 1)
+    watched.fleet.ledger.arrived.add(("/v1/chat/completions",), 6)
     report = ledger_report(watched.sources)
 
     assert report["finished"] == {"ok": 5, "unknown_path": 1}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from replicarouter.telemetry.family import PREFIX, Family, Numbers, gauge, number
+from replicarouter.telemetry.family import PREFIX, Family, Numbers, counter, gauge, number
 from replicarouter.telemetry.sources import Sources
 
 
@@ -17,6 +17,8 @@ def read(sources: Sources) -> Iterator[Family]:
             counts=metric.type == "counter",
         )
     yield gauge("build_info", "The router's version.", ["version"], [((sources.version,), 1)])
+    yield number("workers", "Processes that serve the port.", sources.workers)
+    yield counter("worker_restarts", "Workers that ended and were replaced.", [], [((), sources.restarts())])
     reloaded = sources.reloaded()
     yield number("config_reload_success", "1 while the last configuration load worked.", reloaded)
     yield number("time_seconds", "Unix time at which this page was written.", sources.wall())

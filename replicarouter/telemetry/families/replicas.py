@@ -33,7 +33,7 @@ def read(sources: Sources) -> Iterator[Family]:
         "replica_silence_seconds",
         "Time since it got a request or gave a byte, 0 while no request waits for it.",
         ["replica"],
-        [((name,), seconds) for name, seconds in silences(fleet, sources.clock()).items()],
+        [((name,), seconds) for name, seconds in silences(fleet, sources.works(), sources.clock()).items()],
     )
     ejections = sources.ledger.ejections
     yield counter("ejections", "Times a replica was set aside.", ["replica", "reason"], ejections)

@@ -43,6 +43,7 @@ def test_requests_that_wait_for_a_model_without_replicas_are_counted(watched: Wa
 def test_received_counts_what_is_in_flight_too(watched: Watched) -> None:
     ledger = watched.fleet.ledger
     ledger.in_flight["u"] = an_exchange()
+    ledger.arrived.add(("/v1/chat/completions",), 3)
     ledger.finished.add(("/v1/chat/completions", "m1", "a", "ok"), 2)
 
     assert watched.samples("requests_received_total") == {("/v1/chat/completions",): 3}

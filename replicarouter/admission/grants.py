@@ -1,0 +1,173 @@
+"""Asks the policy of a pool, and leases what it chose."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from replicarouter.admission.common_lease import CommonLease
+from replicarouter.admission.decisions import Case, Draft
+from replicarouter.admission.desk import Desks
+from replicarouter.admission.holds import Holds
+from replicarouter.admission.lease import Lease
+from replicarouter.admission.queue import Queue
+from replicarouter.clock import Clock
+from replicarouter.commons.layout import ALL_QUEUED
+from replicarouter.exchange import Exchange
+from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.registry import Pool
+from replicarouter.fleet.replica import Replica
+from replicarouter.policies.base import Policy, View, Wait
+from replicarouter.protocol.request import InferenceRequest
+from replicarouter.settings import AdmissionSettings
+
+HELD = 0.5
+"""The share of the longest wait in the queue for which a policy may hold a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """Most requests that may wait, for how many seconds (0 for no bound), and the weights of callers
+    in their order; who is not named weighs 1."""
+
+    requests: int
+    seconds: float
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: AdmissionSettings) -> "QueueRules":
+        """The rules that the settings ask for."""
+        return cls(settings.max_queued, settings.queue_timeout, settings.shares)
+
+    @property
+    def most_held(self) -> float:
+        """Seconds for which a policy may hold a request; 0 for no bound. Then there is time enough left in
+        which others may have room."""
+        return self.seconds * HELD
+
+
+class Grants:
+    """Each one is synchronous, so that counts are never stale. Where there are other workers, the room that a
+    policy chose may be gone when it is taken: then it is asked again.
+
+    `rules` may be replaced at any time; `cooling_until` is when no replica is cooling off any more.
+    """
+
+    def __init__(
+        self, ledger: Ledger, desks: Desks, queue: Queue, holds: Holds, clock: Clock, random: Random
+    ) -> None:
+        self.rules = QueueRules(0, 0.0)
+        self.cooling_until = 0.0
+        self._ledger = ledger
+        self._seat = ledger.seat
+        self._desks = desks
+        self._queue = queue
+        self._holds = holds
+        self._clock = clock
+        self._random = random
+
+    @property
+    def queued(self) -> int:
+        """How many requests are in the queue, those of other workers included."""
+        return len(self._queue.waiters) if self._seat is None else self._seat.header[ALL_QUEUED]
+
+    def lease(
+        self,
+        request: InferenceRequest,
+        pool: Pool,
+        exchange: Exchange,
+        tried: Sequence[Replica],
+        only: Replica | None,
+        since: float = 0.0,
+    ) -> Lease | Wait | None:
+        """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
+        room. The request is queued `since` then, 0 for not at all."""
+        now = self._clock()
+        candidates = self._candidates(pool, tried, only, now)
+        if not candidates:
+            return None
+        desk, decisions = self._desks.of(pool), self._desks.decisions
+        patience = self._patience(tried, only, since, now)
+        while candidates:
+            view = View(pool.replicas, candidates, now, self._random, patience, self._holds.counts)
+            draft = None
+            if now >= decisions.due_at or tried or since:
+                draft = self._draft(
+                    Case(desk.name, desk.policy, desk.shadow, request, exchange, view, tried, only, since)
+                )
+            choice = desk.policy.pick(request, view)
+            if isinstance(choice, Wait):
+                choice = self._heeded(choice, desk.policy, request, view, draft)
+                if isinstance(choice, Wait):
+                    return choice
+            account = desk.book.account(exchange.caller)
+            if self._seat is None:
+                advice = desk.choose(request, exchange, choice, view)
+                lease = Lease(self._ledger, choice, exchange, account)
+            else:
+                advice = desk.advise(request, view)
+                if not self._seat.lease(choice.row, choice.limit, account.place):
+                    candidates = _with_room(candidates)
+                    continue
+                desk.choose(request, exchange, choice, view, advice)
+                lease = CommonLease(self._seat, choice, exchange, account)
+            if draft is not None:
+                decisions.keep(draft, choice, advice)
+            exchange.leased_at = now
+            exchange.replica = choice.name
+            if self._queue.waiters:
+                self._queue.shift(account)
+            if desk.learns:
+                desk.sent(request, exchange, choice, advice, now)
+            return lease
+        return None
+
+    def _draft(self, case: Case) -> Draft | None:
+        """What is to be recorded of this decision, None for nothing."""
+        decisions = self._desks.decisions
+        if case.view.now >= decisions.due_at or decisions.follows(case.exchange):
+            return Draft(case)
+        return None
+
+    def _patience(self, tried: Sequence[Replica], only: Replica | None, since: float, now: float) -> float:
+        """For how many seconds a request has waited; infinite where there is no place to hold it or no time
+        left. Whoever may use one replica alone cannot wait for another, and whoever was refused somewhere is
+        not to be kept from the rest."""
+        if tried or only is not None:
+            return math.inf
+        if not since:
+            return 0.0 if self.queued < self.rules.requests else math.inf
+        most, waited = self.rules.most_held, now - since
+        return math.inf if most and waited >= most else waited
+
+    def _heeded(
+        self, wait: Wait, policy: Policy, request: InferenceRequest, view: View, draft: Draft | None
+    ) -> Replica | Wait:
+        """What becomes of a wish to wait: it is asked again where enough wait for that replica already."""
+        if view.waited < math.inf:
+            if self._holds.has_place(wait.replica):
+                if draft is not None:
+                    self._desks.decisions.keep(draft, wait)
+                return wait
+            view.waited = math.inf
+            choice = policy.pick(request, view)
+            if not isinstance(choice, Wait):
+                return choice
+        # Against its contract it insists; room that is there must not be lost.
+        return min(view.candidates, key=lambda one: one.cost(view.now))
+
+    def _candidates(
+        self, pool: Pool, tried: Sequence[Replica], only: Replica | None, now: float
+    ) -> Sequence[Replica]:
+        """Who may have a request now: those with room, and of these those that are not cooling off."""
+        candidates: Sequence[Replica] = pool.ready if only is None else [only]
+        if pool.bounded or tried:
+            candidates = [one for one in candidates if one.has_room and one not in tried]
+        if now < self.cooling_until:
+            return [one for one in candidates if not one.cooling(now)] or candidates
+        return candidates
+
+
+def _with_room(candidates: Sequence[Replica]) -> Sequence[Replica]:
+    """Another worker was faster at one of them: those that have room still."""
+    return [one for one in candidates if one.has_room]

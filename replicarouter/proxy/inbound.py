@@ -1,0 +1,208 @@
+"""A client's request as it came. Clients send the same head again and again, but for the length of the body:
+what was read in it once is kept, and aiohttp's parser is asked only about heads that are new."""
+
+from typing import TYPE_CHECKING
+
+from aiohttp import StreamReader, hdrs
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from replicarouter.protocol.endpoints import Endpoint, Endpoints
+from replicarouter.protocol.headers import crossing_fields
+
+if TYPE_CHECKING:
+    from replicarouter.proxy.aiohttp_internals import ClientConnection, RequestHead
+
+REMEMBERED_HEADS = 256
+LONGEST_REMEMBERED = 4096
+"""Heads that are kept, and bytes of the longest: at most a few MB in all."""
+
+_LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+"""How clients write it; a head that spells it otherwise is parsed every time."""
+
+_MOST_DIGITS = 9
+
+
+class Heading:
+    """A parsed head, and what follows from it. One object serves all requests that have the same head; then
+    its message tells the body's length of the first of them."""
+
+    __slots__ = (
+        "_crossing",
+        "_endpoint",
+        "_starts",
+        "encoded",
+        "keep_alive",
+        "message",
+        "modern",
+        "path",
+        "query",
+        "searched",
+    )
+
+    def __init__(self, message: "RequestHead") -> None:
+        self.message = message
+        self.path, _, self.query = message.path.partition("?")
+        self.modern = message.version >= (1, 1)
+        self.keep_alive = self.modern and not message.should_close
+        self.encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
+        self.searched = False
+        self._endpoint: Endpoint | None = None
+        self._crossing: dict[tuple[bool, bool, frozenset[bytes]], bytes] = {}
+        self._starts: dict[str, bytes] = {}
+
+    def endpoint(self, table: Endpoints) -> Endpoint | None:
+        """Its row in the table, which is the same for the life of the process."""
+        if not self.searched:
+            self.searched = True
+            self._endpoint = table.find(self.path)
+        return self._endpoint
+
+    def start(self, base_path: str, target: str = "") -> bytes:
+        """The request line for a replica whose paths begin with `base_path`; `target` stands in for what the
+        client has asked for, if it is given."""
+        if target:
+            return self._line(base_path + target)
+        line = self._starts.get(base_path)
+        if line is None:
+            line = self._starts[base_path] = self._line(base_path + self.message.path)
+        return line
+
+    def crossing(self, replace_credentials: bool, forwards: bool, replaced: frozenset[bytes]) -> bytes:
+        """The field lines that go on to the replica, as `crossing_fields` has them."""
+        terms = (replace_credentials, forwards, replaced)
+        lines = self._crossing.get(terms)
+        if lines is None:
+            message = self.message
+            fields = crossing_fields(
+                message.raw_headers,
+                message.headers.getall(hdrs.CONNECTION, ()),
+                replace_credentials=replace_credentials,
+                forwards=forwards,
+                replaced=replaced,
+            )
+            lines = self._crossing[terms] = b"".join(fields)
+        return lines
+
+    def _line(self, target: str) -> bytes:
+        return f"{self.message.method} {target} HTTP/1.1\r\n".encode("utf-8", "surrogateescape")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a request with the same bytes for its head and a whole body behind it means the same."""
+        message = self.message
+        plain = not (message.chunked or message.upgrade or message.compression)
+        return self.keep_alive and plain and hdrs.EXPECT not in message.headers
+
+
+class WholeBody:
+    """A body that came with its head, as far as it is asked what a `StreamReader` is asked."""
+
+    __slots__ = ("_data", "total_bytes")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.total_bytes = len(data)
+
+    def is_eof(self) -> bool:
+        """Nothing more will come."""
+        return True
+
+    def at_eof(self) -> bool:
+        """Whether all of it was read."""
+        return not self._data
+
+    def exception(self) -> BaseException | None:
+        """Nothing has gone wrong."""
+        return None
+
+    def read_nowait(self) -> bytes:
+        """What was not read yet."""
+        data, self._data = self._data, b""
+        return data
+
+    async def readany(self) -> bytes:
+        """The same."""
+        return self.read_nowait()
+
+
+class InboundRequest:
+    """A client's request: its head as parsed, its body as a stream."""
+
+    __slots__ = ("client", "content", "heading")
+
+    def __init__(
+        self, heading: Heading, content: StreamReader | WholeBody, client: "ClientConnection"
+    ) -> None:
+        self.heading = heading
+        self.content = content
+        self.client = client
+
+    @property
+    def message(self) -> "RequestHead":
+        """Its head, with the length of its own body."""
+        message, content = self.heading.message, self.content
+        if isinstance(content, StreamReader):
+            return message
+        length = str(content.total_bytes)
+        if message.headers[hdrs.CONTENT_LENGTH] == length:
+            return message
+        headers = CIMultiDict(message.headers)
+        headers[hdrs.CONTENT_LENGTH] = length
+        raw = [
+            (name, length.encode() if name.lower() == b"content-length" else value)
+            for name, value in message.raw_headers
+        ]
+        return message._replace(headers=CIMultiDictProxy(headers), raw_headers=tuple(raw))
+
+    @property
+    def modern(self) -> bool:
+        """Whether the client speaks HTTP/1.1."""
+        return self.heading.modern
+
+    def read_sparingly(self) -> None:
+        """Let little of the body wait unread: it may have to wait long for its replica."""
+        content = self.content
+        if isinstance(content, StreamReader):
+            self.client.read_sparingly(content)
+
+
+class KnownHeads:
+    """The heads that clients repeat, by their bytes without the digits of the length, whatever connection
+    they come on: one that is not among them costs a look, one that is spares its parsing.
+
+    A head is learned when a connection sends it twice in a row, so that those that are never sent again
+    (with a request id, say) take nobody's place. The oldest is forgotten for the newest.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Heading] = {}
+
+    def take_apart(self, data: bytes) -> tuple[bytes, int] | None:
+        """What names the head in one read that holds a whole request and nothing else, and where the body
+        begins; None for any other read."""
+        end = data.find(b"\r\n\r\n", 0, LONGEST_REMEMBERED) + 4
+        for name in _LENGTHS:
+            at = data.find(name, 0, end)
+            if at >= 0:
+                at += len(name)
+                after = data.find(b"\r", at, end)
+                digits = data[at:after]
+                # What stands there must be as plain as what the parser has seen, or the parser decides.
+                if not digits.isdigit() or after - at > _MOST_DIGITS or int(digits) != len(data) - end:
+                    return None
+                return data[:at] + data[after:end], end
+        return None
+
+    def find(self, name: bytes) -> Heading | None:
+        """The head of this name, if it is known."""
+        return self._known.get(name)
+
+    def learn(self, name: bytes, heading: Heading) -> None:
+        """Remember a head that was parsed, if it says nothing of the body but its length."""
+        if not heading.repeatable:
+            return
+        while len(self._known) >= REMEMBERED_HEADS:
+            del self._known[next(iter(self._known))]
+        self._known[name] = heading

@@ -1,0 +1,31 @@
+"""Who gets the bytes of a client's connection once it no longer speaks HTTP."""
+
+import asyncio
+from typing import Protocol
+
+
+class Session(Protocol):
+    """Who gets the bytes of a client's connection that no longer speaks HTTP."""
+
+    def take(self, data: bytes) -> None:
+        """Bytes have arrived."""
+
+    def left(self) -> None:
+        """The client has closed its side, in order or not; it may be told so twice."""
+
+
+class Farewell:
+    """Reads on until the client has left too: closing on unread bytes could destroy what was written."""
+
+    __slots__ = ("client_left",)
+
+    def __init__(self, client_left: "asyncio.Future[None]") -> None:
+        self.client_left = client_left
+
+    def take(self, data: bytes) -> None:
+        """It is of no interest any more."""
+
+    def left(self) -> None:
+        """The connection can be closed."""
+        if not self.client_left.done():
+            self.client_left.set_result(None)
