@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
 DEMO ?=
+BENCH ?=
 # Processes that run tests side by side; those that time things want a core each.
 JOBS ?= 2
 
@@ -28,7 +29,7 @@ test-real-engine: $(VENV)/.dev
 	$(RUN)/python -m pytest -m real_engine tests/real_engine
 
 bench: $(VENV)/.dev
-	$(RUN)/python benchmarks/relay.py
+	$(RUN)/python -m benchmarks.compare $(BENCH)
 
 clean:
 	rm -rf $(VENV)

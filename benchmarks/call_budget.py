@@ -111,7 +111,7 @@ def verdicts(budget: Budget, found: Mapping[str, Count]) -> list[str]:
         if grown:
             told += _growth(allowance.functions, instructions_of(count))
         told += [
-            f"{name}: {_change(what, allowance.totals[what], totals[what])}: lower the budget: {WRITE}"
+            f"{name}: {_change(what, allowance.totals[what], totals[what])}: lower it: {WRITE}"
             for what in fallen
         ]
     now = libraries()

@@ -70,13 +70,14 @@ class Counter:
             self._entered.clear()
             if self._live:
                 self._sample.turns[code] = self._sample.turns.get(code, 0) + 1
+        # Also where nothing is counted: a function is instrumented for good when it is first traced.
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
         if not self._live:
-            return None
+            return self._within
         if code.co_filename == "<string>" and code not in self.made:
             self.made[code] = _made_for(frame)
         self._row(code)[CALLS] += 1
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
         self._entered.append(self._instructions)
         return self._within
 

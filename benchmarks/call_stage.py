@@ -266,9 +266,7 @@ class Stage:
 
 
 @contextmanager
-def stage(
-    play: Play, *, report: Path | None, before: Sequence[str] = (), python: str = sys.executable
-) -> Iterator[Stage]:
+def stage(play: Play, *, report: Path | None, before: Sequence[str] = ()) -> Iterator[Stage]:
     """A router under a counter that writes to `report`, or uncounted after the words `before`.
 
     Raises Failed, with the end of the router's log.
@@ -276,7 +274,7 @@ def stage(
     ours, theirs = socket.socketpair()
     ends = Ends(ours)
     with ours, theirs, tempfile.TemporaryFile() as log:
-        command = [*before, python, "-m", "benchmarks.call_router", "--wire", str(theirs.fileno())]
+        command = [*before, sys.executable, "-m", "benchmarks.call_router", "--wire", str(theirs.fileno())]
         command += ["--policy", play.policy, *(word for url in ends.urls for word in ("--replica", url))]
         command += ["--uncounted"] if report is None else ["--report", str(report)]
         router = subprocess.Popen(
@@ -310,11 +308,11 @@ def _end(router: "subprocess.Popen[bytes]", wire: socket.socket) -> None:
         raise Failed(f"it ended with status {status}")
 
 
-def counted(play: Play, python: str = sys.executable) -> list[dict[str, Any]]:
+def counted(play: Play) -> list[dict[str, Any]]:
     """A sample for each request, or for each event of each stream between its first and its last."""
     with tempfile.TemporaryDirectory(prefix="call-cost-") as folder:
         report = Path(folder) / "report.json"
-        with stage(play, report=report, python=python) as on:
+        with stage(play, report=report) as on:
             on.settle()
             on.ends.tell(START)
             # What is traced for the first time may be traced in part.

@@ -1,7 +1,9 @@
 """A load generator that costs next to nothing: closed loop, keep-alive, raw protocols.
 
-It prints one JSON line when the measured window begins (or when all streams are held open) and one
-when it ends, so that whoever started it can read the proxy's CPU time at both moments.
+It says on a JSON line that it is ready, and begins at the moment (of the system's monotonic clock) that
+it reads from its input, so that several of them share one load. For each step it prints a line when the
+window begins, one when it ends, so that whoever started it can read the proxy's CPU time at both moments,
+and one of all times measured. With `--hold` it prints one when all streams are open.
 """
 
 import argparse
@@ -9,19 +11,22 @@ import asyncio
 import gc
 import json
 import re
+import sys
 import time
 from array import array
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import uvloop
 
 from benchmarks.cheap_engine import MARK, MODEL
+from benchmarks.times import buckets
 from replicarouter.tasks import TaskSet
 
 DELAY_SAMPLE = 8  # the delay of the events of each so-manieth stream is looked at
 RECONNECT_PAUSE = 0.1  # seconds
+REPORT = 0.25  # seconds after a window, to report on it before the next step
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)")
 
@@ -42,6 +47,10 @@ class Tally:
     gaps: "array[int]" = field(default_factory=lambda: array("q"))
     delays: "array[int]" = field(default_factory=lambda: array("q"))
 
+    def times(self) -> dict[str, "array[int]"]:
+        """Return all that is measured, by the names of the report."""
+        return {"latency": self.latency, "ttft": self.ttft, "itl": self.gaps, "delay": self.delays}
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -50,6 +59,20 @@ class Load:
     request: bytes
     events: int
     targets: list[tuple[str, int]]
+    stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When which users start: `share` of `shares` of each step's, from the moment `at` on."""
+
+    at: float
+    steps: tuple[int, ...]
+    share: int
+    shares: int
+    spread: float
+    warm: float
+    seconds: float
 
 
 def request_bytes(host: str, body_size: int, *, stream: bool) -> bytes:
@@ -80,7 +103,7 @@ class Connection(asyncio.Protocol):
         self.load = load
         self.tally = tally
         self.number = number
-        self.transport: asyncio.WriteTransport
+        self.transport: asyncio.Transport
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sample = number % DELAY_SAMPLE == 0
         self.head: bytes | None = b""
@@ -91,7 +114,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio's.
-        self.transport = cast("asyncio.WriteTransport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -143,6 +166,8 @@ class Connection(asyncio.Protocol):
             if tally.opened == tally.awaited:
                 tally.all_open.set()
             tally.ttft.append(now - self.sent_at)
+            if self.load.stalled:
+                self.transport.pause_reading()
         # The second event comes with the replica's next step, wherever in it the first one fell.
         elif self.seen > 1:
             tally.gaps.append(now - self.last_at)
@@ -182,85 +207,89 @@ async def user(load: Load, tally: Tally, number: int) -> None:
         await asyncio.sleep(RECONNECT_PAUSE)
 
 
-def percentiles(times: "array[int]") -> dict[str, float] | None:
-    """Return the median, p90, p99 and maximum in milliseconds."""
-    if not times:
-        return None
-    ordered = sorted(times)
-    chosen = {
-        name: ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
-    }
-    return {name: round(value / 1e6, 4) for name, value in chosen.items()}
-
-
 def say(**facts: object) -> None:
     """Print one JSON line."""
     print(json.dumps(facts), flush=True)
 
 
-async def start_users(users: TaskSet, load: Load, tally: Tally, arguments: argparse.Namespace) -> None:
-    """Start the users, evenly over `--spread` seconds."""
-    begin = time.monotonic()
-    for number in range(arguments.connections):
+async def start_users(users: TaskSet, load: Load, tally: Tally, numbers: range, plan: Plan) -> None:
+    """Start those of the users that this process has, evenly over the spread."""
+    for number in numbers[(plan.share - numbers.start) % plan.shares :: plan.shares]:
+        await until(plan.at + plan.spread * (number - numbers.start) / len(numbers))
         users.start(user(load, tally, number), f"user {number}")
-        behind = begin + arguments.spread * (number + 1) / arguments.connections - time.monotonic()
-        if behind > 0:
-            await asyncio.sleep(behind)
+    await until(plan.at + plan.spread)
 
 
-async def hold(load: Load, arguments: argparse.Namespace) -> None:
+async def until(moment: float) -> None:
+    """Sleep until `time.monotonic()` is there."""
+    left = moment - time.monotonic()
+    if left > 0:
+        await asyncio.sleep(left)
+
+
+async def hold(load: Load, plan: Plan) -> None:
     """Open the streams, say when each has shown its first event, and keep them open."""
-    tally = Tally(awaited=arguments.connections)
+    numbers = range(plan.steps[-1])
+    awaited = len(numbers[plan.share :: plan.shares])
+    tally = Tally(awaited=awaited)
+    if not awaited:
+        tally.all_open.set()
     users = TaskSet()
     try:
-        async with asyncio.timeout(arguments.spread + arguments.warm):
-            await start_users(users, load, tally, arguments)
+        async with asyncio.timeout(plan.spread + plan.warm):
+            await start_users(users, load, tally, numbers, plan)
             await tally.all_open.wait()
     except TimeoutError:
-        tally.errors["streams not opened"] = arguments.connections - tally.opened
+        tally.errors["streams not opened"] = awaited - tally.opened
     say(held=tally.opened, errors=tally.errors)
-    await asyncio.sleep(arguments.seconds)
+    await asyncio.sleep(plan.seconds)
     await users.close()
 
 
-async def measure(load: Load, arguments: argparse.Namespace) -> None:
-    """Load the target, and report on the window that follows the warm-up."""
+async def measure(load: Load, plan: Plan) -> None:
+    """Load the target with more and more users, and report on a window of each step."""
     tally = Tally()
     users = TaskSet()
-    await start_users(users, load, tally, arguments)
-    await asyncio.sleep(arguments.warm)
-    for times in (tally.latency, tally.ttft, tally.gaps, tally.delays):
+    started = 0
+    for count in plan.steps:
+        await start_users(users, load, tally, range(started, count), plan)
+        started = count
+        window_at = plan.at + plan.spread + plan.warm
+        await until(window_at)
+        await window(tally, window_at + plan.seconds)
+        if count == plan.steps[-1]:
+            await users.close()
+        say(errors=tally.errors, **{name: buckets(times) for name, times in tally.times().items()})
+        tally.errors.clear()
+        plan = replace(plan, at=window_at + plan.seconds + REPORT)
+
+
+async def window(tally: Tally, end: float) -> None:
+    """Say when the window begins, and what was counted when it has ended."""
+    for times in tally.times().values():
         del times[:]
-    begin = (tally.requests, tally.events, tally.reads)
+    counted = (tally.requests, tally.events, tally.reads)
     began_at, cpu = time.monotonic(), time.process_time()
     say(begin=True)
-    await asyncio.sleep(arguments.seconds)
+    await until(end)
     seconds, cpu = time.monotonic() - began_at, time.process_time() - cpu
-    end = (tally.requests, tally.events, tally.reads)
-    requests, events, reads = (after - before for before, after in zip(begin, end, strict=True))
-    say(requests=requests, events=events, seconds=seconds, cpu=cpu)
-    await users.close()
-    say(
-        reads=reads,
-        errors=tally.errors,
-        latency=percentiles(tally.latency),
-        ttft=percentiles(tally.ttft),
-        itl=percentiles(tally.gaps),
-        delay=percentiles(tally.delays),
-    )
+    now = (tally.requests, tally.events, tally.reads)
+    requests, events, reads = (after - before for before, after in zip(counted, now, strict=True))
+    say(requests=requests, events=events, reads=reads, seconds=seconds, cpu=cpu)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ports", required=True, help="of 127.0.0.1, comma-separated, in turn")
-    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--users", default="64", help="at each step, comma-separated")
+    parser.add_argument("--share", default="0/1", metavar="K/N", help="every Nth user, from the Kth on")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--events", type=int, default=0, help="of a stream; 0: a JSON answer")
-    parser.add_argument("--spread", type=float, default=0.0, help="seconds to start the users in")
-    parser.add_argument("--warm", type=float, default=1.0, help="seconds before the window")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of the window")
+    parser.add_argument("--spread", type=float, default=0.0, help="seconds to start a step's users in")
+    parser.add_argument("--warm", type=float, default=1.0, help="seconds before a window")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a window")
     parser.add_argument("--hold", action="store_true", help="open streams and keep them open")
+    parser.add_argument("--stalled", action="store_true", help="read nothing after the first event")
     arguments = parser.parse_args()
     targets = [("127.0.0.1", int(port)) for port in arguments.ports.split(",")]
     load = Load(
@@ -269,10 +298,22 @@ def main() -> None:
         ),
         events=arguments.events,
         targets=targets,
+        stalled=arguments.stalled,
     )
+    share, _, shares = arguments.share.partition("/")
     gc.freeze()
     gc.disable()  # nothing here makes cycles, and a collection would show as latency
-    uvloop.run(hold(load, arguments) if arguments.hold else measure(load, arguments))
+    say(ready=True)
+    plan = Plan(
+        at=float(sys.stdin.readline()),
+        steps=tuple(int(count) for count in arguments.users.split(",")),
+        share=int(share),
+        shares=int(shares),
+        spread=arguments.spread,
+        warm=arguments.warm,
+        seconds=arguments.seconds,
+    )
+    uvloop.run(hold(load, plan) if arguments.hold else measure(load, plan))
 
 
 if __name__ == "__main__":

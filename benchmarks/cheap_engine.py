@@ -1,4 +1,4 @@
-"""Replicas that cost next to nothing: one process, N ports, raw protocols, canned answers.
+"""Replicas that cost next to nothing: a port each, raw protocols, canned answers.
 
 It looks at no request: every POST gets the one answer that the command line chose. Each event
 carries the time it was written, so that a client on the same machine can tell its delay.
@@ -131,6 +131,7 @@ class Replica:
             "requests": self.requests,
             "aborted": self.aborted,
             "cut_bodies": self.cut_bodies,
+            "events_under_way": sum(self.script.events - each.events_left for each in self.streams),
         }
 
 
@@ -247,11 +248,11 @@ class Connection(asyncio.Protocol):
         return page() if page else answer(b'{"detail":"Not Found"}', status="404 Not Found")
 
 
-async def serve(script: Script, count: int) -> None:
-    """Listen on `count` free ports, print them as JSON, and serve until SIGTERM."""
+async def serve(script: Script, count: int, indexes: range) -> None:
+    """Be these of `count` replicas, print their ports as JSON, and serve until SIGTERM."""
     loop = asyncio.get_running_loop()
     ports = []
-    for index in range(count):
+    for index in indexes:
         replica = Replica(script, phase=index * script.interval / count)
         server = await loop.create_server(partial(Connection, replica), "127.0.0.1", 0, backlog=4096)
         ports.append(server.sockets[0].getsockname()[1])
@@ -264,6 +265,7 @@ async def serve(script: Script, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=8, help="replicas, one port each")
+    parser.add_argument("--share", default="0/1", metavar="K/N", help="every Nth replica, from the Kth on")
     parser.add_argument("--events", type=int, default=0, help="of a stream; 0: a JSON answer")
     parser.add_argument("--interval", type=float, default=0.0, help="seconds; 0: no pause")
     parser.add_argument("--reply-bytes", type=int, default=1024, help="size of a JSON answer")
@@ -275,9 +277,10 @@ def main() -> None:
         hold=arguments.hold,
         reply=completion(arguments.reply_bytes),
     )
+    share, _, shares = arguments.share.partition("/")
     gc.freeze()
     gc.disable()  # nothing here makes cycles, and a collection would show as latency
-    uvloop.run(serve(script, arguments.count))
+    uvloop.run(serve(script, arguments.count, range(int(share), arguments.count, int(shares))))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.cheap_engine import MODEL
+from benchmarks.entrants import Entrant
 from benchmarks.processes import Session
-from benchmarks.proxies import PROXIES, Place, Tools, free_port
+from benchmarks.proxies import Place, Tools, free_port, launch
 
 BUDGETS = {8: 1.0, 64: 6.0}
 """Percent of a core that an idle router may take, by replicas."""
@@ -116,15 +117,13 @@ class Stage:
         self._tools = Tools(
             python=arguments.python,
             before=arguments.before,
-            nginx="",
-            vllm_router="",
             replicarouter_args=arguments.replicarouter_args,
         )
 
     def start(self, name: str) -> tuple[Session, int]:
         """Start a router; returns it with the port that it will open."""
         place = Place(free_port(), self._ports, self._folder)
-        command = PROXIES[name](self._tools, place)
+        command = launch(Entrant(name), self._tools, place).command
         log = self._folder / f"{name}-{place.port}.log"
         return Session(command, core=self.arguments.router_core, log=log), place.port
 

@@ -1,10 +1,10 @@
-"""Processes pinned to a core, and what they have used so far, from /proc."""
+"""Processes pinned to cores, and what they have used so far, from /proc."""
 
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,15 +37,19 @@ class Session:
         self,
         command: Sequence[str],
         *,
-        core: int,
+        core: int | str,
         log: Path,
         stdout: int | None = None,
+        stdin: int = subprocess.DEVNULL,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """Start it; `core` is a number or a list as of `taskset -c`, and `environment` comes on top."""
         self.log = log
         with log.open("wb") as log_file:
             self.process = subprocess.Popen(
                 ["taskset", "-c", str(core), *command],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
+                env={**os.environ, **(environment or {})},
                 stdout=log_file if stdout is None else stdout,
                 stderr=log_file,
                 cwd=REPOSITORY,
@@ -76,8 +80,9 @@ class Session:
                 self.process.poll()
                 time.sleep(0.02)
         self.process.wait(STOP_TIMEOUT)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def last_words(self) -> str:
         """Return the end of the log, for an error message."""

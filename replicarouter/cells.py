@@ -60,14 +60,10 @@ class Counter:
 
     def add(self, labels: Labels, amount: int = 1) -> None:
         """Count `amount` under these label values."""
-        row = self._rows.get(labels)
-        if row is None:
-            row = self._new_row(labels)
-            if row is None:
-                self._spared().add(labels, amount)
-                return
-            self._rows[labels] = row
-        self._values[row] += amount
+        try:
+            self._values[self._rows[labels]] += amount
+        except KeyError:
+            self._add_first(labels, amount)
 
     def touch(self, labels: Labels) -> None:
         """Make the row exist at zero, so that a rate can be taken from its first count."""
@@ -102,6 +98,14 @@ class Counter:
             self.add(_relabelled(labels, position, into), amount)
         if self._spare is not None:
             self._spare.fold(position, value, into)
+
+    def _add_first(self, labels: Labels, amount: int) -> None:
+        row = self._new_row(labels)
+        if row is None:
+            self._spared().add(labels, amount)
+            return
+        self._rows[labels] = row
+        self._values[row] += amount
 
     def _new_row(self, labels: Labels) -> int | None:
         if self._shelf is not None:
@@ -141,6 +145,10 @@ class Histogram:
     def total(self) -> float:
         """The sum of all values."""
         return self.sums[0]
+
+    @total.setter
+    def total(self, value: float) -> None:
+        self.sums[0] = value
 
     def observe(self, value: float) -> None:
         """Count one value."""
@@ -201,6 +209,12 @@ class Histograms:
             series = Histogram(self.bounds) if shelf is None else self._shelved(labels, shelf)
             self._series[labels] = series
         return series
+
+    def observe(self, labels: Labels, value: float) -> None:
+        """Count one value in the series of these label values."""
+        series = self._series.get(labels) or self.of(labels)
+        series.counts[bisect_left(series.bounds, value)] += 1
+        series.sums[0] += value
 
     def learn(self, labels: Labels, offset: int) -> None:
         """Read this series from cells that somebody else writes."""

@@ -1,12 +1,11 @@
 """The record of one client request: what it asked for, where it is, and how it ended."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from replicarouter.errors import RouterError
-from replicarouter.protocol.traceparent import UNTRACED, Trace
+from replicarouter.protocol.traceparent import UNTRACED
 
 
 class Stage(IntEnum):
@@ -23,6 +22,9 @@ class Stage(IntEnum):
         """The name in metrics and answers."""
         return self.name.lower()
 
+
+_RECEIVING = Stage.RECEIVING
+"""Looked up once: on the class of an enumeration that takes a while."""
 
 OTHER = "other"
 """The label of an endpoint or model that the router does not serve."""
@@ -44,7 +46,6 @@ class PastAttempt(NamedTuple):
     ended_at: float
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class Exchange:
     """One request with everything that happened to it. Times are seconds on the router's clock.
 
@@ -59,52 +60,72 @@ class Exchange:
     `asked_model` is what the client called the model, `model` what is told of it everywhere.
     `policy` is the one that chose its replica, `affinity` how it came to it.
     A time of 0 means: has not happened. With slots, because an object with this many attributes (over 30)
-    is else slow: Python gives each one a dictionary of its own.
+    is else slow: Python gives each one a dictionary of its own. And no dataclass: one that is made of so many
+    keywords and defaults takes four times as long as these lines.
     """
 
-    method: str
-    path: str
-    endpoint: str
-    accepted_at: float
-    client_id: str = ""
-    upstream_id: str = ""
-    caller: str = ""
-    peer: str = ""
-    priority: int = 0
-    trace: Trace = UNTRACED
-    past: tuple[PastAttempt, ...] = ()
-    model: str = ""
-    asked_model: str = ""
-    replica: str = ""
-    stage: Stage = Stage.RECEIVING
-    received_at: float = 0.0
-    uploaded_at: float = 0.0
-    leased_at: float = 0.0
-    sent_at: float = 0.0
-    head_at: float = 0.0
-    first_content_at: float = 0.0
-    first_answer_at: float = 0.0
-    last_byte_at: float = 0.0
-    commented_at: float = 0.0
-    commented_after: float = 0.0
-    held: bool = False
-    reasoned: bool = False
-    ended_at: float = 0.0
-    status: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    outcome: str = UNSETTLED
-    prompt_tokens: int = 0
-    cached_tokens: int | None = None
-    completion_tokens: int = 0
-    attempts: int = 0
-    policy: str = ""
-    affinity: str = "none"
-    in_band_error: bool = False
-    in_band_busy: bool = False
-    given_up: bool = False
-    interrupted: RouterError | None = None
-    on_interrupt: Callable[[], bool] | None = None
+    __slots__ = (
+        *("method", "path", "endpoint", "accepted_at", "client_id", "upstream_id", "caller", "peer"),
+        *("priority", "trace", "past", "model", "asked_model", "replica", "stage", "received_at"),
+        *("uploaded_at", "leased_at", "sent_at", "head_at", "first_content_at", "first_answer_at"),
+        *("last_byte_at", "commented_at", "commented_after", "held", "reasoned", "ended_at", "status"),
+        *("bytes_in", "bytes_out", "outcome", "prompt_tokens", "cached_tokens", "completion_tokens"),
+        *("attempts", "policy", "affinity", "in_band_error", "in_band_busy", "given_up", "interrupted"),
+        *("on_interrupt",),
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        endpoint: str,
+        accepted_at: float,
+        client_id: str = "",
+        upstream_id: str = "",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.endpoint = endpoint
+        self.accepted_at = accepted_at
+        self.client_id = client_id
+        self.upstream_id = upstream_id
+        self.caller = ""
+        self.peer = ""
+        self.priority = 0
+        self.trace = UNTRACED
+        self.past: tuple[PastAttempt, ...] = ()
+        self.model = ""
+        self.asked_model = ""
+        self.replica = ""
+        self.stage: Stage = _RECEIVING
+        self.received_at = 0.0
+        self.uploaded_at = 0.0
+        self.leased_at = 0.0
+        self.sent_at = 0.0
+        self.head_at = 0.0
+        self.first_content_at = 0.0
+        self.first_answer_at = 0.0
+        self.last_byte_at = 0.0
+        self.commented_at = 0.0
+        self.commented_after = 0.0
+        self.held = False
+        self.reasoned = False
+        self.ended_at = 0.0
+        self.status = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.outcome = UNSETTLED
+        self.prompt_tokens = 0
+        self.cached_tokens: int | None = None
+        self.completion_tokens = 0
+        self.attempts = 0
+        self.policy = ""
+        self.affinity = "none"
+        self.in_band_error = False
+        self.in_band_busy = False
+        self.given_up = False
+        self.interrupted: RouterError | None = None
+        self.on_interrupt: Callable[[], bool] | None = None
 
     @property
     def last_word_at(self) -> float:

@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from replicarouter import __version__
+from replicarouter.admission.bell import Bell
 from replicarouter.admission.controller import Admission
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
@@ -34,6 +36,8 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.endpoints import Endpoints
 from replicarouter.proxy.aiohttp_connector import Connector
 from replicarouter.proxy.aiohttp_internals import FrontServer
+from replicarouter.proxy.common_memory import CommonBodyMemory
+from replicarouter.proxy.common_slots import CommonSlots
 from replicarouter.proxy.courier import Courier, Roads, Verdicts
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.proxy.entrance import Entrance
@@ -92,7 +96,9 @@ class Plane:
         self.reception: Reception = open_reception(settings)
         self.owners = Owners()
         self.recent = RecentErrors()
-        self._body_memory = BodyMemory(settings.max_buffered_bytes)
+        most, seat = settings.max_buffered_bytes, around.ledger.seat
+        self._body_memory = BodyMemory(most) if seat is None else CommonBodyMemory(most, seat)
+        self._bell: Bell | None = None
         self._client_tls = ClientTls(settings.tls)
         self.replica_tls = ReplicaTls(settings.tls)
         self._access_log = AccessLog(settings.log.sample)
@@ -139,7 +145,8 @@ class Plane:
         """Build all that needs the running loop. Returns who has to know about changes of the fleet, in this
         order."""
         around = self._around
-        self._upstream = self._open_upstream()
+        slots = self._make_slots()
+        self._upstream = self._open_upstream(slots)
         self._admission = Admission(
             around.ledger,
             self.desks,
@@ -148,6 +155,8 @@ class Plane:
             random=Random(),
             idle=around.idle,
         )
+        if isinstance(slots, CommonSlots):
+            self._bell = Bell(slots.seat, [self._admission, slots])
         self._courier = self._make_courier(self._admission, self._upstream)
         self._corridor = self._make_corridor(self._admission, self._courier)
         return self._admission, self._upstream, Departed(around.ledger, around.metrics)
@@ -227,6 +236,8 @@ class Plane:
 
     async def close(self) -> None:
         """Close everything now; requests in flight are cut."""
+        if self._bell is not None:
+            self._bell.close()
         if self._entrance is not None:
             await self._entrance.close()
         if self._front is not None:
@@ -248,15 +259,19 @@ class Plane:
         for _ in range(TURNS_TO_TELL):
             await asyncio.sleep(0)
 
-    def _open_upstream(self) -> Upstream:
-        limits, around = self.settings.connector, self._around
-        slots = Slots(
+    def _make_slots(self) -> Slots:
+        limits, seat = self.settings.connector, self._around.ledger.seat
+        make = Slots if seat is None else partial(CommonSlots, seat)
+        return make(
             limit=limits.limit,
             limit_per_replica=limits.limit_per_replica,
             timeout=self.settings.admission.queue_timeout,
-            ledger=around.ledger,
-            clock=around.clock,
+            ledger=self._around.ledger,
+            clock=self._around.clock,
         )
+
+    def _open_upstream(self, slots: Slots) -> Upstream:
+        limits, around = self.settings.connector, self._around
         connector = Connector(
             limit=limits.limit,
             # The slots know replicas; the connector knows addresses, which replicas may share.

@@ -4,24 +4,16 @@ Each worker tells of the first in its queue. Who has room to give looks at all o
 of its own only if that is due, and else rings the bell of the worker whose request is.
 """
 
-from dataclasses import dataclass
-
 from replicarouter.admission.common_fairness import key_of
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.clock import Clock
 from replicarouter.commons.callers import NOBODY
+from replicarouter.commons.deference import Deferences
 from replicarouter.commons.heads import Head
 from replicarouter.commons.layout import ANY, MOST_HEADS, MOST_TRIED
 from replicarouter.commons.seat import Seat
 from replicarouter.fleet.registry import Pool
 from replicarouter.fleet.replica import Replica
-
-DEFERENCE = 0.02
-"""Seconds for which room is left to a worker that does not even look."""
-
-MOST_DEFERENCE = 0.1
-"""Seconds for which it is left to one that looks and does not take it: it may believe something else of that
-replica for as long as news take."""
 
 FRONT = 4
 """Requests that are told of in place of one that may use any replica: those before it that may not."""
@@ -36,17 +28,6 @@ FEW = 16
 """Callers whose order is made anew each time."""
 
 
-@dataclass(slots=True)
-class Deference:
-    """Room was left to a request of another worker: to which, since when, and how often that one had looked
-    when it was, `at` that time."""
-
-    head: tuple[int, float]
-    since: float
-    looks: int
-    at: float
-
-
 class Turns:
     """One worker's view of all queues."""
 
@@ -57,7 +38,7 @@ class Turns:
         self._told: list[Head] = []
         self._stale = False
         self._ordered_at = 0.0
-        self._deferred: dict[int, Deference] = {}
+        self._deferences = Deferences(seat, clock)
         self._keys: dict[str, int] = {}
 
     # The own queue
@@ -119,14 +100,14 @@ class Turns:
             first = seat.first_of(seat.heads_for(models, row, passed))
             if first is None or first.seat == seat.index:
                 return True
-            if self._defers(first, row):
+            if self._deferences.leaves(row, first.seat, first.since):
                 seat.ring(first.seat)
                 return False
             passed.append(first.seat)
 
     def no_room(self, replica: Replica) -> None:
         """There is none at `replica` any more: whoever had it left to it has taken it, or another one."""
-        self._deferred.pop(replica.row, None)
+        self._deferences.forget(replica.row)
 
     def decline(self, replica: Replica) -> None:
         """None of ours can use the room at `replica` now. Somebody else may."""
@@ -140,20 +121,6 @@ class Turns:
         first = seat.first_of(seat.heads_for(models, replica.row, (seat.index,)))
         if first is not None:
             seat.ring(first.seat)
-
-    def _defers(self, head: Head, row: int) -> bool:
-        """Whether room at `row` is left to this request of another worker, for a while."""
-        now, looks = self._clock(), self._seat.looks_of(head.seat)
-        name = (head.seat, head.since)
-        before = self._deferred.get(row)
-        if before is None or before.head != name:
-            self._deferred[row] = Deference(name, now, looks, now)
-            return True
-        if now - before.since >= MOST_DEFERENCE:
-            return False
-        if before.looks != looks:
-            before.looks, before.at = looks, now
-        return now - before.at < DEFERENCE
 
     def _put_in_order(self) -> None:
         now = self._clock()

@@ -201,7 +201,7 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
         type=not_negative,
         default=NEWS_DELAY,
         metavar="S",
-        help="seconds after which workers hear what others have learned; never, if it is long (default %(default)s)",
+        help="seconds until workers hear what others learned; never, if it is long (default %(default)s)",
     )
 
 

@@ -6,6 +6,7 @@ It is made before the first fork and never grows. Only pages that were written t
 import mmap
 import os
 from itertools import accumulate
+from multiprocessing import get_context
 
 from replicarouter.commons import layout
 from replicarouter.commons.callers import TABLE, Callers
@@ -52,7 +53,8 @@ class Commons:
         self.floats = whole.cast("d")
         self.header = self.cells[:HEADER]
         self.totals = self.cells[_STARTS[1] : _STARTS[2]]
-        self.lock = Lock(self.header)
+        # A semaphore without a name left behind: 0.1 µs for both steps as long as nobody else is in there.
+        self.lock = Lock(self.header, get_context("fork").Lock())
         table = slice(_STARTS[2], _STARTS[3])
         self.callers = Callers(self.cells[table], self.floats[table], self.header)
         self.bells = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers)]
@@ -108,8 +110,8 @@ class Commons:
         """A row for one more replica; returns its index. Raises `InvalidRequest` when there are too
         many."""
         rows = self.rows_used
-        for row in range(0, rows * ROW, ROW):
-            if row in self._free and self.is_idle(row):
+        for row in sorted(self._free):
+            if self.is_idle(row):
                 self._free.discard(row)
                 self._forget_looks(row)
                 return row

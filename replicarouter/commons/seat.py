@@ -25,7 +25,7 @@ from replicarouter.commons.layout import (
 from replicarouter.commons.lock import Lock
 from replicarouter.commons.place import Place
 from replicarouter.commons.shelf import Shelf
-from replicarouter.commons.slots import CommonSlots
+from replicarouter.commons.slots import SlotTable
 
 
 class Seat:
@@ -85,7 +85,7 @@ class Seat:
         self._lock = lock
         self._acquire, self._release = lock.acquire, lock.release
         self._mark = place.index + 1
-        self.slots = CommonSlots(place, places, totals, lock)
+        self.slots = SlotTable(place, places, totals, lock)
         self.gauges[PID] = os.getpid()
 
     # Room at replicas

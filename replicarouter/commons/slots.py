@@ -18,7 +18,7 @@ from replicarouter.commons.lock import Lock
 from replicarouter.commons.place import Place
 
 
-class CommonSlots:
+class SlotTable:
     """One worker's hand on the slots. A limit of 0 is none."""
 
     __slots__ = (

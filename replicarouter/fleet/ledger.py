@@ -7,12 +7,14 @@ queued belong to no replica.
 from array import array
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from replicarouter.cells import Counter, Shelf, Whole
 from replicarouter.commons import layout
-from replicarouter.commons.seat import Seat
 from replicarouter.exchange import Exchange, Stage
+
+if TYPE_CHECKING:
+    from replicarouter.commons.seat import Seat
 
 OUTSTANDING = layout.OUTSTANDING
 ROW = layout.ROW
@@ -43,7 +45,7 @@ class Ledger:
     there; `rows` is what this one has. `seat` is where a worker sits.
     """
 
-    seat: Seat | None = None
+    seat: "Seat | None" = None
 
     def __init__(self, shelf: Shelf | None = None) -> None:
         self.cells: Whole = array("q")

@@ -7,6 +7,7 @@ import aiohttp
 
 from replicarouter.clock import Clock
 from replicarouter.engines import DIALECTS, PARSER, Samples, detect
+from replicarouter.engines.exposition import PIECE
 from replicarouter.fleet.fetch import OK, Client, Place
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
@@ -61,9 +62,12 @@ class Scraper(FleetListener):
         if answer.status != OK:
             return
         samples: Samples = {}
+        left = len(answer.body)
         for samples in PARSER.steps(answer.body):  # noqa: B007
-            # Streams go on between two steps.
-            await asyncio.sleep(0)
+            left -= PIECE
+            if left > 0:
+                # Streams go on between two steps.
+                await asyncio.sleep(0)
         configured = replica.settings.engine
         dialect = detect(samples) if configured == "auto" else DIALECTS[configured]
         replica.engine = dialect.name

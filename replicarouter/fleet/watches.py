@@ -1,12 +1,21 @@
 """One background loop for each replica, for as long as it is in the fleet."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.tasks import TaskSet, every
 
 Look = Callable[[Replica], Awaitable[None]]
 """What is done in turn with a replica."""
+
+MOMENTS = 16
+"""Moments of an interval over which replicas are spread. More of them than that are looked at in groups: it
+costs less than one by one, as the processor has the program at hand."""
+
+TOGETHER = 4
+"""Most replicas of such a group, which hold up streams for about a millisecond."""
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, wrapped into 0 to 1, keep apart however many there are."""
@@ -22,25 +31,27 @@ class Watches:
         self._ends: dict[Replica, Callable[[], object]] = {}
         self._tasks = TaskSet()
         self._started = False
+        self._origin = 0.0
 
     def start(self, replicas: Sequence[Replica], *, spread: bool = False) -> None:
         """Begin: at once, or `spread` evenly over an interval when everyone was looked at just now.
 
-        All looks after the first are spread.
+        All looks after the first are spread, a few replicas at a time.
         """
         self._started = True
+        self._origin = asyncio.get_running_loop().time()
+        count = len(replicas)
+        moments = min(count, max(MOMENTS, ceil(count / TOGETHER)))
         for turn, replica in enumerate(replicas):
-            later = self._interval * (turn + 1) / len(replicas)
-            if spread:
-                self._watch(replica, delay=later)
-            else:
-                self._watch(replica, shift=later)
+            later = self._interval * (turn * moments // count + 1) / moments
+            self._watch(replica, delay=later if spread else 0.0, origin=self._origin + later)
 
     def add(self, replica: Replica) -> None:
         """Watch one more, from now on; before `start` there is nothing to do."""
         if self._started:
-            # Far from those of the others, whichever these are.
-            self._watch(replica, shift=self._interval * (GOLDEN * len(self._ends) % 1.0))
+            # Far from most of the others, whichever these are.
+            later = int(MOMENTS * (GOLDEN * len(self._ends) % 1.0)) / MOMENTS
+            self._watch(replica, origin=self._origin + self._interval * later)
 
     def remove(self, replica: Replica) -> None:
         """Look at it no more; a look that is under way is broken off."""
@@ -54,10 +65,10 @@ class Watches:
         self._ends.clear()
         await self._tasks.close()
 
-    def _watch(self, replica: Replica, *, delay: float = 0.0, shift: float = 0.0) -> None:
+    def _watch(self, replica: Replica, *, delay: float = 0.0, origin: float) -> None:
         async def turn() -> None:
             await self._look(replica)
 
         name = f"{self._name} {replica.name}"
-        loop = self._tasks.start(every(self._interval, turn, name, delay=delay, shift=shift), name)
+        loop = self._tasks.start(every(self._interval, turn, name, delay=delay, origin=origin), name)
         self._ends[replica] = loop.cancel

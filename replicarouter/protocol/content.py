@@ -51,6 +51,11 @@ def find_usage(tail: bytes) -> Usage | None:
     fields = _object(tail, start) if start >= 0 else None
     if fields is None:
         return None
+    prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
+    if type(prompt) is int and type(completion) is int and "cache_read_input_tokens" not in fields:
+        # As nearly all engines write it, without the calls below.
+        details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details")
+        return Usage(prompt, completion, _counted(details, "cached_tokens") if details else None)
     details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details") or {}
     cached = _counted(fields, "cache_read_input_tokens")
     return Usage(

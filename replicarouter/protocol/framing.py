@@ -116,8 +116,8 @@ class _Sizes(dict[bytes, int]):
 _SIZES = _Sizes()
 
 _WHOLE: dict[bytes, int] = {}
-"""First bytes of a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk, as tokens come,
-is told by its beginning, its length and its end."""
+"""First bytes of a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk, as tokens
+come, is told by its beginning, its length and its end."""
 
 
 def _check_half_end(data: bytes) -> None:
@@ -165,7 +165,7 @@ class Chunked:
             if self._trailing or at < 0:
                 return at
         size = len(data)
-        start = -1  # of the last size line
+        start = end = -1  # of the last size line
         while at <= size:
             if at == size and data.endswith(b"\r\n"):
                 if not start:

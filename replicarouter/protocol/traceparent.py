@@ -129,7 +129,7 @@ class Tracing:
 
     def _begin(self, replaces: frozenset[bytes]) -> Trace:
         # Every request without a trace comes here: as few steps as can be.
-        ids = self._random.randbytes(24).hex()
+        ids = f"{self._random.getrandbits(192):048x}"
         trace_id, span_id = ids[:32], ids[32:]
         sampled = self._below > _RATIO_BITS or int(trace_id[-14:], 16) < self._below
         line = f"traceparent: 00-{trace_id}-{span_id}-{'01' if sampled else '00'}\r\n".encode()

@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from ssl import SSLContext
@@ -24,6 +25,8 @@ from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.tls import bound_buffers
 
 __all__ = ("Connector", "Pooled", "Receiver", "ReplicaConnection")
+
+_NO_ANSWERS: deque[Any] = deque(maxlen=0)
 
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it; tcp(7)."""
@@ -44,6 +47,8 @@ class ReplicaConnection(ResponseHandler):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
+        # A queue for answers that aiohttp has parsed: none will be, and each would take 760 bytes.
+        self._buffer = _NO_ANSWERS
         self.receiver: Receiver | None = None
         self.pooled: Pooled | None = None
         self.on_closed: Callable[[], None] | None = None

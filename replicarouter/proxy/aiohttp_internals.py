@@ -19,7 +19,7 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
-from replicarouter.proxy.inbound import Heading, InboundRequest, KnownHeads, WholeBody
+from replicarouter.proxy.inbound import Ahead, Heading, InboundRequest, KnownHeads, WholeBody
 from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
@@ -113,16 +113,15 @@ class ClientConnection(RequestHandler):
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
         options = {"access_log": None, "auto_decompress": False, **options}
         super().__init__(front, loop=loop, **options)
+        self._messages = Ahead()  # type: ignore[assignment]
         self._front = front
         self._head_timer: asyncio.TimerHandle | None = None
-        self._head_begun = False
+        self._head_begun = self._eof = self.full = False
         self._head_name = 0
         self._known_heads = front.known_heads
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
-        self._eof = False
         self._write_watch = WriteWatch(front.write_timeout)
-        self.full = False
         self.peer = ""
         self.task: asyncio.Task[None] | None = None
         self.on_writable: Callable[[], None] | None = None
@@ -329,10 +328,11 @@ class ClientConnection(RequestHandler):
 
     def _note_head(self, name: bytes) -> None:
         """A whole request was parsed: its head is remembered if it is the same as that of the last one."""
-        message = self._messages[-1][0]
-        before, self._head_name = self._head_name, hash(name)
-        if before == self._head_name and isinstance(message, RawRequestMessage):
-            self._known_heads.learn(name, Heading(message))
+        message, known = self._messages[-1][0], self._known_heads
+        before = (self._head_name, known.latest)
+        self._head_name = known.latest = hash(name)
+        if known.latest in before and isinstance(message, RawRequestMessage):
+            known.learn(name, Heading(message))
 
     def _tell_of_breakage(self, payload: StreamReader | WholeBody) -> None:
         """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""

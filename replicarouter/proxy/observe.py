@@ -2,7 +2,6 @@
 
 import re
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -50,11 +49,14 @@ class Observer:
     __slots__ = (
         "_clock",
         "_exchange",
+        "_fourth",
         "_gaps",
+        "_last",
+        "_second",
         "_seeking",
         "_started",
         "_stream",
-        "_tail",
+        "_third",
         "_timings",
     )
 
@@ -66,7 +68,8 @@ class Observer:
         self._stream = stream
         self._seeking = stream
         self._started = False
-        self._tail: deque[bytes] = deque(maxlen=TAIL_PARTS)
+        # The last reads, from the end. A deque of them would take 760 bytes.
+        self._last = self._second = self._third = self._fourth = b""
         exchange.last_byte_at = exchange.head_at
 
     def chunk(self, data: bytes) -> None:
@@ -86,7 +89,10 @@ class Observer:
         exchange.last_byte_at = now
         if self._seeking:
             self._seek(data, now)
-        self._tail.append(data if size <= LARGE else data[-LARGE:])
+        self._fourth = self._third
+        self._third = self._second
+        self._second = self._last
+        self._last = data if size <= LARGE else data[-LARGE:]
 
     def pause(self) -> None:
         """The client takes nothing now: until `restart_silence` no byte can come."""
@@ -99,7 +105,7 @@ class Observer:
 
     def ends_event(self, *, chunked: bool) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
-        tail = b"".join(self._tail)[-64:]
+        tail = self._tail()[-64:]
         if chunked:
             tail = tail.removesuffix(b"\r\n")
             if _LONE_LINE_END.search(tail):
@@ -108,12 +114,12 @@ class Observer:
 
     def said_all(self) -> bool:
         """Whether its client has been told that the stream is over."""
-        return self._stream and says_all(b"".join(self._tail)[-LARGE:])
+        return self._stream and says_all(self._tail())
 
     def end(self) -> None:
         """Look once at the last bytes of a whole answer."""
         exchange = self._exchange
-        tail = b"".join(self._tail)[-LARGE:]
+        tail = self._tail()
         usage = find_usage(tail)
         if usage is not None:
             exchange.prompt_tokens = usage.prompt
@@ -126,6 +132,10 @@ class Observer:
         elif self._stream and gives_up(tail, empty=not exchange.first_content_at):
             exchange.outcome = UPSTREAM_ERROR
             exchange.given_up = True
+
+    def _tail(self) -> bytes:
+        """The last bytes that were passed on."""
+        return b"".join((self._fourth, self._third, self._second, self._last))[-LARGE:]
 
     def _seek(self, data: bytes, now: float) -> None:
         """Look for the first content, and after reasoning for the first answer."""

@@ -10,7 +10,7 @@ from replicarouter.clock import Clock
 from replicarouter.exchange import CLIENT_GONE, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.protocol.headers import usable_request_id
-from replicarouter.protocol.traceparent import UNTRACED, Tracing
+from replicarouter.protocol.traceparent import Tracing
 
 REQUEST_ID = istr("X-Request-Id")
 
@@ -43,15 +43,9 @@ class Register:
         upstream_id = usable_request_id(given_id) or made
         while upstream_id in in_flight:
             upstream_id = f"{upstream_id[:100]}-{next(self._serial):x}"
-        exchange = Exchange(
-            method=method,
-            path=path,
-            endpoint=endpoint,
-            accepted_at=self._clock(),
-            client_id=given_id or made,
-            upstream_id=upstream_id,
-            trace=UNTRACED if headers is None else self._tracing.of(headers),
-        )
+        exchange = Exchange(method, path, endpoint, self._clock(), given_id or made, upstream_id)
+        if headers is not None:
+            exchange.trace = self._tracing.of(headers)
         in_flight[upstream_id] = exchange
         self._ledger.arrived.add((endpoint,))
         return exchange

@@ -15,8 +15,8 @@ from replicarouter.fleet.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
-Waiter = tuple["asyncio.Future[None]", int]
-"""A request that waits for a slot, and the row of the replica it was given."""
+Waiter = tuple["asyncio.Future[None]", int, float]
+"""A request that waits for a slot, the row of the replica it was given, and since when it waits."""
 
 
 class Slots:
@@ -52,14 +52,15 @@ class Slots:
     async def wait(self, row: int, exchange: Exchange) -> None:
         """Wait in line for a slot; raises `QueueTimeout` after `admission.queue_timeout`."""
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = (granted, row)
+        now = self._clock()
+        waiter = (granted, row, now)
         self._waiters.append(waiter)
         ledger = self._ledger
         ledger.waiting_for_slot += 1
-        now = self._clock()
         ledger.hold(exchange, now)
         self._tell_reached(exchange, now)
         try:
+            self._come()
             async with asyncio.timeout(self.timeout or None):
                 await granted
         except BaseException as error:
@@ -77,18 +78,25 @@ class Slots:
         finally:
             ledger.waiting_for_slot -= 1
             ledger.let_go(exchange)
+            self._gone()
 
     def give_back(self, row: int) -> None:
         """Return a slot and wake the first waiter who can use it."""
         self._taken -= 1
         self._taken_by[row] -= 1
         for waiter in self._waiters:
-            granted, wanted = waiter
+            granted, wanted, _ = waiter
             if not granted.done() and self._free(wanted):
                 self._waiters.remove(waiter)
                 self._grant(wanted)
                 granted.set_result(None)
                 return
+
+    def _come(self) -> None:
+        """One more waits; there was no slot for it."""
+
+    def _gone(self) -> None:
+        """One waits no more."""
 
     def _tell_reached(self, exchange: Exchange, now: float) -> None:
         count = self._reached.tell(now)

@@ -1,6 +1,8 @@
 """Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
-from replicarouter.cells import Counter, Histograms, Shelf
+from dataclasses import dataclass
+
+from replicarouter.cells import Counter, Histograms, Labels, Shelf
 from replicarouter.exchange import OK, OTHER, UPSTREAM_ERROR, Exchange
 
 QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
@@ -16,6 +18,27 @@ _ANSWERED = frozenset((OK, UPSTREAM_ERROR))
 """Outcomes of answers that are an engine's from the status to the end."""
 
 _SHED = frozenset(("queue_full", "queue_timeout", "overloaded", "draining"))
+
+
+MOST_KINDS = 2048
+"""Kinds of exchanges whose labels are kept."""
+
+Kind = tuple[str, str, str, str, str, str, int]
+"""Endpoint, outcome, model, replica, policy, affinity, status."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsOfKind:
+    """The labels under which exchanges of one kind are counted, by metric: made once instead of for each."""
+
+    request: Labels
+    answers: Labels
+    affinity: Labels
+    model: Labels
+    replica: Labels
+    prompt: Labels
+    cached: Labels
+    completion: Labels
 
 
 class Metrics:
@@ -39,6 +62,7 @@ class Metrics:
         self.shadow_cached_characters = Counter("shadow_cached_characters", shelf)  # policy
         self.routed_characters = Counter("routed_characters", shelf)  # policy, replica
         self.shed = Counter("shed", shelf)  # reason
+        self._labels: dict[Kind, LabelsOfKind] = {}
         for reason in sorted(_SHED):
             # A rate needs a count to grow from: the first burst must not be missed.
             self.shed.touch((reason,))
@@ -56,29 +80,49 @@ class Metrics:
 
     def observe(self, exchange: Exchange) -> None:
         """Take over what an ended exchange has to tell."""
+        kind = (
+            exchange.endpoint,
+            exchange.outcome,
+            exchange.model,
+            exchange.replica,
+            exchange.policy,
+            exchange.affinity,
+            exchange.status,
+        )
+        labels = self._labels.get(kind) or self._make_labels(kind)
         if exchange.endpoint != OTHER:
-            took = exchange.ended_at - exchange.accepted_at
-            self.request.of((exchange.endpoint, exchange.outcome)).observe(took)
+            self.request.observe(labels.request, exchange.ended_at - exchange.accepted_at)
         if exchange.outcome in _SHED:
             self.shed.add((exchange.outcome,))
         if not exchange.leased_at:
             return
-        model, replica = (exchange.model,), (exchange.replica,)
         if exchange.outcome in _ANSWERED:
-            # A 429 is no mistake of the client's: its engine is busy.
-            kind = "429" if exchange.status == 429 else f"{exchange.status // 100}xx"
-            self.answers.add((exchange.replica, kind))
-        self.affinity.add((exchange.policy, exchange.affinity))
-        self.queue.of(model).observe(exchange.leased_at - exchange.received_at)
+            self.answers.add(labels.answers)
+        self.affinity.add(labels.affinity)
+        self.queue.observe(labels.model, exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
-            self.connect.of(replica).observe(exchange.sent_at - exchange.leased_at)
-        self._count_tokens(exchange)
+            self.connect.observe(labels.replica, exchange.sent_at - exchange.leased_at)
+        if 0 < exchange.prompt_tokens < MOST_TOKENS:
+            self.tokens.add(labels.prompt, exchange.prompt_tokens)
+        if exchange.cached_tokens and 0 < exchange.cached_tokens < MOST_TOKENS:
+            self.tokens.add(labels.cached, exchange.cached_tokens)
+        if 0 < exchange.completion_tokens < MOST_TOKENS:
+            self.tokens.add(labels.completion, exchange.completion_tokens)
 
-    def _count_tokens(self, exchange: Exchange) -> None:
-        for kind, count in (
-            ("prompt", exchange.prompt_tokens),
-            ("cached", exchange.cached_tokens or 0),
-            ("completion", exchange.completion_tokens),
-        ):
-            if 0 < count < MOST_TOKENS:
-                self.tokens.add((exchange.model, kind), count)
+    def _make_labels(self, kind: Kind) -> LabelsOfKind:
+        endpoint, outcome, model, replica, policy, affinity, status = kind
+        if len(self._labels) >= MOST_KINDS:
+            self._labels.clear()
+        # A 429 is no mistake of the client's: its engine is busy.
+        answer = "429" if status == 429 else f"{status // 100}xx"
+        made = self._labels[kind] = LabelsOfKind(
+            request=(endpoint, outcome),
+            answers=(replica, answer),
+            affinity=(policy, affinity),
+            model=(model,),
+            replica=(replica,),
+            prompt=(model, "prompt"),
+            cached=(model, "cached"),
+            completion=(model, "completion"),
+        )
+        return made

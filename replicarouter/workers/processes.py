@@ -24,24 +24,24 @@ class Processes:
 
     def collect(self) -> Iterator[Metric]:
         """One family for each of the facts; the start is the earliest one."""
-        sums: dict[str, list[float]] = {}
+        values: dict[str, list[float]] = {}
         texts: dict[str, tuple[str, str]] = {}
         pids = [*self._pids()]
         for pid in pids:
             for metric in self._collector(pid).collect():
-                for sample in metric.samples:
-                    texts[metric.name] = metric.documentation, metric.type
-                    sums.setdefault(metric.name, []).append(sample.value)
-                    if metric.name == CPU:
-                        self._cpu[pid] = sample.value
+                texts[metric.name] = metric.documentation, metric.type
+                value = metric.samples[0].value
+                if metric.name == CPU:
+                    self._cpu[pid] = value
+                values.setdefault(metric.name, []).append(value)
         self._forget(set(pids))
-        for name, values in sums.items():
-            text, kind = texts[name]
-            total = min(values) if name == BORN else sum(values)
-            if kind == "counter":
-                yield CounterMetricFamily(name, text, value=total + self._former_cpu)
+        for name, (text, kind) in texts.items():
+            if name == CPU:
+                total = sum(self._cpu.values()) + self._former_cpu
             else:
-                yield GaugeMetricFamily(name, text, value=total)
+                total = min(values[name]) if name == BORN else sum(values[name])
+            make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            yield make(name, text, value=total)
 
     def cpu(self) -> float:
         """CPU seconds that all of them have used."""

@@ -18,6 +18,7 @@ class Cpu:
 
 
 def finish(watched: Watched, outcome: str, count: int) -> None:
+    watched.fleet.ledger.arrived.add(("/v1/chat/completions",), count)
     watched.fleet.ledger.finished.add(("/v1/chat/completions", "m1", "a", outcome), count)
 
 
@@ -30,6 +31,7 @@ def test_rates_are_of_the_time_between_two_looks(watched: Watched) -> None:
     finish(watched, "connect_failed", 3)
     finish(watched, "queue_full", 1)
     watched.fleet.ledger.in_flight["u"] = an_exchange()
+    watched.fleet.ledger.arrived.add(("/v1/chat/completions",))
     watched.clock.move(2.0)
     cpu.used += 0.5
     look = pace.look()

@@ -112,6 +112,7 @@ def full(watch: Callable[..., Watched]) -> Watched:
             watched.clock(),
         )
     ledger = watched.fleet.ledger
+    ledger.arrived.add(("/v1/chat/completions",))
     ledger.finished.add(("/v1/chat/completions", "m1", "a", "ok"))
     ledger.attempts.add(("a", "ok"))
     ledger.ejections.add(("a", "http_500"))
