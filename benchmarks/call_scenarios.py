@@ -66,9 +66,9 @@ class Scenario:
         return usual(chosen[self.part])
 
 
-_SHORT = Play("least-outstanding", requests=200, events=0)
-_HASHED = Play("prefix-hash", requests=200, events=0)
-_STREAM = Play("least-outstanding", requests=40, events=50)
+_SHORT = Play("least-outstanding", requests=100, events=0)
+_HASHED = Play("prefix-hash", requests=100, events=0)
+_STREAM = Play("least-outstanding", requests=20, events=50)
 
 SCENARIOS = {
     "short": Scenario(_SHORT, "a request of 1 KiB, answered by 1 KiB of JSON; least-outstanding"),

@@ -262,7 +262,7 @@ class Stage:
         while self.ends.scraped < REPLICAS:
             self.ends._pump()  # noqa: SLF001
         self.ends.tell(CUT)
-        self.perform(self.play.warm, CUT)
+        self.perform(self.play.warm, CUT, events=1)
 
 
 @contextmanager

@@ -44,11 +44,7 @@ def main(usual: Sequence[str] = USUAL) -> int:
     for name in absent:
         print(f"{name} is not here and left out. To install it: {peers.how_to_install(name)}")
     chosen = [each for each in chosen if each.proxy not in absent]
-    facts = {
-        "machine": runner.machine(),
-        "arguments": {name: str(value) for name, value in vars(arguments).items()},
-        "versions": runner.versions(chosen, bench.tools),
-    }
+    facts = {"versions": runner.versions(chosen, bench.tools)}
     runner.raise_descriptor_limit()
     os.sched_setaffinity(0, bench.cores.tools)
     # So that a run that is ended from outside stops what it has started.
@@ -61,7 +57,7 @@ def main(usual: Sequence[str] = USUAL) -> int:
             print("\n".join(map(one_line, each)), flush=True)
             if arguments.json is not None:
                 found = {"ratios": ratios(measurements), "differences": differences(measurements)}
-                runner.save(arguments.json, {**facts, **found}, bench, measurements)
+                runner.save(arguments, {**facts, **found}, bench, measurements)
     except KeyboardInterrupt:
         interrupted = True
     text = summary(measurements) + "\n\n" + tables(measurements)

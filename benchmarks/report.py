@@ -24,7 +24,11 @@ def summary(measurements: Sequence[Measurement]) -> str:
     costs, added = ratios(measurements), differences(measurements)
 
     def times_nginx(scenario: str) -> Callable[[str], str]:
-        return lambda proxy: spread(costs.get(scenario, {}).get(proxy, {}).get("nginx", []), 2)
+        def cell(proxy: str) -> str:
+            pairs = costs.get(scenario, {}).get(proxy, {}).get("nginx", [])
+            return spread(pairs, 2) if pairs else _behind(measurements, scenario, proxy)
+
+        return cell
 
     def over_nginx(figure: str) -> Callable[[str], str]:
         return lambda proxy: spread(
@@ -187,6 +191,14 @@ def errors(found: Sequence[Measurement]) -> int:
 
 def _carried(found: Sequence[Measurement]) -> str:
     return f"{100 * mid(found, lambda one: one.units / (one.offered * one.seconds)):.0f}"
+
+
+def _behind(measurements: Sequence[Measurement], scenario: str, proxy: str) -> str:
+    """Return at what rate a proxy was that never kept up, so that its cost is not compared."""
+    found = [each for each in measurements if each.scenario == scenario and _is(each, proxy)]
+    if not found or not all(each.behind for each in found):
+        return "-"
+    return f"behind, {mid(found, lambda one: one.units / one.seconds):.0f}/s"
 
 
 def _first_behind(measurements: Sequence[Measurement], proxy: str) -> str:

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -23,6 +24,9 @@ from benchmarks.entrants import BEFORE, DIRECT, OURS, Entrant, parse
 from benchmarks.measure import Bench, Measurement
 from benchmarks.processes import REPOSITORY, machine_cpu
 from benchmarks.proxies import PROXIES, Launch, Tools
+
+_PLACE = re.compile(r"/[^\s\"]*/compare-\w+")
+"""The folder of one measurement."""
 
 _ASK_VERSIONS = (
     "import json, platform, pathlib, replicarouter; from importlib.metadata import version; "
@@ -150,15 +154,24 @@ def versions(chosen: Sequence[Entrant], found: Tools) -> dict[str, str]:
     }
 
 
-def save(path: Path, facts: Mapping[str, Any], bench: Bench, measurements: Sequence[Measurement]) -> None:
+def save(
+    arguments: argparse.Namespace, facts: Mapping[str, Any], bench: Bench, measurements: Sequence[Measurement]
+) -> None:
     """Write everything measured so far, and beside it a folder with how each proxy was set."""
+    path: Path = arguments.json
     path.parent.mkdir(parents=True, exist_ok=True)
-    started = {label: asdict(each) for label, each in bench.launches.items()}
-    content = {**facts, "launches": started, "measurements": [asdict(each) for each in measurements]}
-    path.write_text(json.dumps(content, indent=1))
+    head = {
+        "machine": machine(),
+        "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "json"},
+        "launches": {label: asdict(each) for label, each in bench.launches.items()},
+        **facts,
+    }
+    lines = ",\n".join(json.dumps(asdict(each)) for each in measurements)
+    text = json.dumps(head, indent=1)[:-2] + f',\n "measurements": [\n{lines}\n]}}\n'
+    path.write_text(_portable(text, arguments))
     folder = path.with_name(path.stem + "-configs")
     for label, each in bench.launches.items():
-        _write_launch(folder / label.replace(":", "-"), each)
+        _write_launch(folder / label.replace(":", "-"), each, arguments)
 
 
 def load(paths: Sequence[Path]) -> list[Measurement]:
@@ -166,17 +179,25 @@ def load(paths: Sequence[Path]) -> list[Measurement]:
     found: list[Measurement] = []
     for path in paths:
         first = 1 + max((each.repetition for each in found), default=-1)
-        for each in json.loads(path.read_text())["measurements"]:
-            found.append(Measurement(**{**each, "repetition": first + each["repetition"]}))
+        run = json.loads(path.read_text())["measurements"]
+        found += [Measurement(**{**each, "repetition": first + each["repetition"]}) for each in run]
     return found
 
 
-def _write_launch(folder: Path, started: Launch) -> None:
+def _write_launch(folder: Path, started: Launch, arguments: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     variables = [f"{name}={value}" for name, value in started.environment.items()]
-    (folder / "command").write_text(" ".join([*variables, *started.command]) + "\n")
-    for name, text in started.files.items():
-        (folder / name).write_text(text)
+    command = " ".join([*variables, *started.command]) + "\n"
+    for name, text in {"command": command, **started.files}.items():
+        (folder / name).write_text(_portable(text, arguments))
+
+
+def _portable(text: str, arguments: argparse.Namespace) -> str:
+    """Return the text without the folders of this machine."""
+    for folder, name in ((arguments.peers, "PEERS"), (arguments.before, "BEFORE"), (REPOSITORY, ".")):
+        if folder:
+            text = text.replace(str(folder), name)
+    return _PLACE.sub("PLACE", text)
 
 
 def _foreign(results: Sequence[Measurement]) -> tuple[bool, float]:

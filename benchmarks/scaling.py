@@ -59,7 +59,7 @@ class Ladder:
     @property
     def carried(self) -> float:
         """Return the highest rate of relays a second: what clients read in lumps counts once a lump."""
-        return max(min(one.reads, one.units) / one.seconds for one in self.steps)
+        return max(self.sustained, *(min(one.reads, one.units) / one.seconds for one in self.steps))
 
     @property
     def usual(self) -> Measurement:
@@ -77,8 +77,6 @@ def main() -> int:
         print(f"{name} is not here and left out. To install it: {peers.how_to_install(name)}")
         proxies = [each for each in proxies if each.proxy != name]
     facts = {
-        "machine": runner.machine(),
-        "arguments": {name: str(value) for name, value in vars(arguments).items()},
         "cores": {"proxy": list(bench.cores.proxy), "tools": list(bench.cores.tools)},
         "versions": runner.versions(proxies, bench.tools),
     }
@@ -93,7 +91,7 @@ def main() -> int:
             print("\n".join(map(one_line, each)), flush=True)
             if arguments.json is not None:
                 scaled = {label: figures(found) for label, found in ladders(measurements).items()}
-                runner.save(arguments.json, {**facts, "scaling": scaled}, bench, measurements)
+                runner.save(arguments, {**facts, "scaling": scaled}, bench, measurements)
     except KeyboardInterrupt:
         interrupted = True
     text = tables(measurements)

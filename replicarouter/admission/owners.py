@@ -33,6 +33,8 @@ class Owners:
         self._capacity = capacity
         self._owners: dict[str, Replica] = {}
         self._news: deque[Made] | None = None
+        self.sharing = False
+        """Whether other workers may know more. To be read only."""
         self._awaited: dict[str, asyncio.Event] = {}
 
     def __len__(self) -> int:
@@ -78,6 +80,7 @@ class Owners:
     def share(self) -> None:
         """Collect what is learned from now on for the other workers."""
         self._news = deque(maxlen=self._capacity)
+        self.sharing = True
 
     def news(self) -> Sequence[Made]:
         """What was learned since this was asked last."""
@@ -102,10 +105,14 @@ class Owners:
             if awaited is not None:
                 awaited.set()
 
+    def may_hear_of(self, response_id: str | None) -> bool:
+        """Whether another worker may know of a response that is not known here."""
+        return self._news is not None and response_id is not None and response_id not in self._owners
+
     async def heard_of(self, response_id: str) -> None:
         """Give the news of a response that is not known here time to come: its client may be faster. It
         costs those some time who name one that nobody knows."""
-        if self._news is None or response_id in self._owners:
+        if not self.may_hear_of(response_id):
             return
         awaited = self._awaited.setdefault(response_id, asyncio.Event())
         try:

@@ -46,8 +46,8 @@ class Pieces:
         return self.left <= 0
 
     def add(self, text: str) -> None:
-        """Append `text`, whole: no longer than the body that it stands in."""
-        self._texts.append(text)
+        """Append `text`, or the most that one text may have."""
+        self._texts.append(text[:MOST_COST])
         self.left -= len(text) + PIECE_COST
 
     def add_media(self, dumped: bytes) -> None:

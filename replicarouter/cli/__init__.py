@@ -1,6 +1,7 @@
 """The command line: `replicarouter COMMAND`, one module a command, imported when it is used."""
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -12,6 +13,9 @@ from typing import Any, NoReturn
 
 from replicarouter import __version__
 from replicarouter.errors import SettingsError
+
+GC_THRESHOLD = 50_000
+"""Allocations between two looks of the cycle collector while a server starts: what is imported stays."""
 
 
 class CommandFailed(Exception):
@@ -64,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     chosen = COMMANDS.get(_chosen(words) or "")
     if chosen is not None and chosen.reloads:
+        gc.set_threshold(GC_THRESHOLD)
         with _early_signals():
             return _run(words)
     return _run(words)

@@ -38,14 +38,14 @@ class Capacity:
 
 
 def return_large_blocks() -> None:
-    """Have memory of a mebibyte and more go back to the system as soon as it is freed.
+    """Have memory of two mebibytes and more go back to the system as soon as it is freed.
 
     glibc stops doing so by itself for sizes that it has seen freed (mallopt(3), M_MMAP_THRESHOLD): after
     one burst of large bodies the process would stay as large as all of them together.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 2**20)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**21)
         library.mallopt(_M_TRIM_THRESHOLD, KEPT)
 
 

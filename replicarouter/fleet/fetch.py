@@ -27,16 +27,19 @@ OK = 200
 class LookConnector(aiohttp.TCPConnector):
     """Connects in one step where there is one address to try: that takes no thread and fewer system calls.
 
-    It overrides an undocumented method; where a release no longer calls it, connecting just costs more.
+    Together with the class `Visit` it leans on names that aiohttp does not document; `tests/fleet/test_fetch.py`
+    fails when a release changes any of them.
     """
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
         addresses = options["addr_infos"]
         if len(addresses) != 1 or options.get("ssl"):
             return await super()._wrap_create_connection(*args, **options)
+        (factory,) = args
         host, port = addresses[0][4][:2]
         try:
-            return await self._loop.create_connection(*args, host, port)
+            made: tuple[Any, ResponseHandler] = await self._loop.create_connection(factory, host, port)
+            return made
         except OSError as error:
             raise aiohttp.ClientConnectorError(options["req"].connection_key, error) from error
 

@@ -70,6 +70,10 @@ def _is_model(field: str) -> bool:
 
 def _spans(body: bytes) -> Iterator[Span]:
     """Where the values of the outermost object's fields called model stand, with their quotes."""
+    only = _only_span(body)
+    if only is not None:
+        yield only
+        return
     # A name can be written with escapes (\u006d for m); only then has the rest to be looked through.
     last = len(body) if b"\\u00" in body else body.rfind(_KEY)
     depth = place = 0
@@ -86,6 +90,17 @@ def _spans(body: bytes) -> Iterator[Span]:
         if colon is not None and body[colon.end()] == _QUOTE:
             place = _string_end(body, colon.end() + 1)
             yield colon.end(), place
+
+
+def _only_span(body: bytes) -> Span | None:
+    """The same where the word stands once in the body: since there is such a field, that is its name."""
+    at = body.find(_KEY)
+    if at < 0 or body.find(_KEY, at + 1) >= 0 or b"\\u00" in body:
+        return None
+    colon = _COLON.match(body, at + len(_KEY))
+    if colon is None or body[colon.end()] != _QUOTE:
+        return None
+    return colon.end(), _string_end(body, colon.end() + 1)
 
 
 def _string_end(body: bytes, start: int) -> int:

@@ -8,7 +8,7 @@ from aiohttp import hdrs
 
 from replicarouter.errors import MalformedRequest
 from replicarouter.protocol.json_scan import Span
-from replicarouter.protocol.request import AT_ONCE
+from replicarouter.protocol.request import LARGE
 from replicarouter.proxy.arriving import Arriving
 from replicarouter.proxy.inbound import InboundRequest, WholeBody
 from replicarouter.proxy.memory import BodyMemory
@@ -64,7 +64,7 @@ def arrived_body(request: InboundRequest, *, most: int, memory: BodyMemory) -> B
         if not content.is_eof():
             return None
     size = content.total_bytes
-    if size > most or size > AT_ONCE:
+    if size > most or size > LARGE:
         return None
     if not memory.take(size):
         raise memory.full()

@@ -215,6 +215,8 @@ class Corridor:
             else:
                 exchange.bytes_in = len(body.data)
                 inference = understand(endpoint, kind, body.data, encoded=encoded, must_read=must_read)
+            if rooms.owners.sharing and rooms.owners.may_hear_of(_builds_upon(inference, exchange)):
+                return self._ask_around(request.heading, inference, kind, body, caller, exchange)
             errand = self._prepare(request.heading, inference, kind, body, caller, exchange)
         except BaseException:
             body.drop()
@@ -233,12 +235,28 @@ class Corridor:
             )
         finally:
             rooms.ledger.receiving -= 1
+        await self._ask_around(request.heading, inference, asked.kind, body, caller, exchange)
+
+    async def _ask_around(
+        self,
+        heading: Heading,
+        inference: InferenceRequest,
+        kind: BodyKind,
+        body: Body | Upload,
+        caller: Caller,
+        exchange: Exchange,
+    ) -> None:
+        """Go on once another worker has told of the response that it builds upon, if one may."""
+        owners = self._rooms.owners
         try:
-            errand = self._prepare(request.heading, inference, asked.kind, body, caller, exchange)
+            response_id = _builds_upon(inference, exchange)
+            if response_id is not None and owners.may_hear_of(response_id):
+                await owners.heard_of(response_id)
+            errand = self._prepare(heading, inference, kind, body, caller, exchange)
         except BaseException:
             body.drop()
             raise
-        await rooms.courier.deliver(errand)
+        await self._rooms.courier.deliver(errand)
 
     def _may_pass(self, heading: Heading, endpoint: Endpoint, model: str | None) -> bool:
         """Whether a large body can go on while it arrives: only one pool may get it, and no key is read in
@@ -294,7 +312,7 @@ class Corridor:
     ) -> Errand:
         """An errand of the Responses API: where it builds upon a stored response only its owner will do."""
         fleet, owners = self._rooms.fleet, self._rooms.owners
-        response_id = inference.response_id or named_in_path(exchange.path)
+        response_id = _builds_upon(inference, exchange)
         if response_id is None:
             pool, owner = fleet.pool_for(inference.model), None
         else:
@@ -346,3 +364,10 @@ def _understand_session(
     # Whatever the answer: the client may speak another protocol behind its request.
     caller.keep_alive = False
     return understand_session(endpoint, request.heading.query, body_length=body.length)
+
+
+def _builds_upon(inference: InferenceRequest, exchange: Exchange) -> str | None:
+    """The stored response that a request of the Responses API needs."""
+    if not inference.endpoint.label.startswith(RESPONSES):
+        return None
+    return inference.response_id or named_in_path(exchange.path)

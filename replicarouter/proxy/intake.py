@@ -11,7 +11,7 @@ from replicarouter.exchange import Exchange
 from replicarouter.protocol.endpoints import Body as Kind
 from replicarouter.protocol.endpoints import Endpoint
 from replicarouter.protocol.request import (
-    AT_ONCE,
+    LARGE,
     NEEDS_PLAIN,
     InferenceRequest,
     early_model,
@@ -118,13 +118,19 @@ class Intake:
 
 async def _understand(asked: Asked, data: bytes) -> InferenceRequest:
     """Small bodies and plain ones at once; others in steps, so that streams go on meanwhile."""
-    if len(data) <= AT_ONCE or asked.encoded or is_plain(data):
-        return understand(asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read)
+    large = len(data) > LARGE and not asked.encoded
+    if not large or is_plain(data):
+        inference = understand(
+            asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read
+        )
+        if large:
+            await asyncio.sleep(0)
+        return inference
     steps = understand_large(asked.endpoint, data, wants_keys=asked.wants_keys)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            inference: InferenceRequest = done.value
-            return inference
+            read: InferenceRequest = done.value
+            return read
         await asyncio.sleep(0)

@@ -2,19 +2,66 @@
 
 import asyncio
 import gzip
+import inspect
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.connector import Connection
 
 from replicarouter.fleet.fetch import Answer, Client, LookConnector
-from tests.fakes.replica import Connection, FakeReplica, Received, reply
+from tests.fakes.replica import Connection as FakeConnection
+from tests.fakes.replica import FakeReplica, Received, reply
 from tests.fakes.wire import eventually
 from tests.fleet.conftest import Engine
 
 MOST = 1 << 20
+
+
+# What is taken from aiohttp beyond its documented API
+
+ATTRIBUTES = {
+    ResponseHandler: ("is_connected", "read", "set_response_params", "should_close", "transport"),
+    Connection: ("close", "protocol", "release"),
+    ClientRequest: ("connection_key", "request_info"),
+}
+
+
+@pytest.mark.parametrize("kind", ATTRIBUTES, ids=lambda kind: kind.__name__)
+def test_a_class_has_the_names_that_are_used(kind: type) -> None:
+    slots = {name for one in kind.__mro__ for name in getattr(one, "__slots__", ())}
+    assert [name for name in ATTRIBUTES[kind] if name not in slots and name not in dir(kind)] == []
+
+
+def test_a_connector_makes_its_connections_where_they_are_made_here() -> None:
+    method = inspect.signature(aiohttp.TCPConnector._wrap_create_connection)
+    assert list(method.parameters)[:5] == ["self", "args", "addr_infos", "req", "timeout"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_aiohttp_asks_for_a_connection_as_it_did(engine: Engine, host: str) -> None:
+    asked: list[tuple[int, Any]] = []
+
+    class Telling(LookConnector):
+        async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
+            asked.append((len(args), options["ssl"]))
+            return await super()._wrap_create_connection(*args, **options)
+
+    engine.says("/page", b"one")
+    client = Client(Telling(limit=0, force_close=True))
+    answer = await ask(client, f"http://{host}:{engine.url.rpartition(':')[2]}", "/page")
+    await client.close()
+
+    assert answer.body == b"one"
+    assert asked
+    assert set(asked) == {(1, None)}
+
+
+# Questions and answers
 
 
 @pytest_asyncio.fixture
@@ -162,7 +209,7 @@ async def test_a_kept_connection_that_the_replica_closed_is_replaced(engine: Eng
 
 
 async def test_it_is_asked_once_more_when_the_connection_ends_without_an_answer(client: Client) -> None:
-    async def closes_the_first(request: Received, connection: Connection) -> None:
+    async def closes_the_first(request: Received, connection: FakeConnection) -> None:
         page = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none")
         await (page if connection.number > 1 else reply(b"", then="fin"))(request, connection)
 

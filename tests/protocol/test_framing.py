@@ -114,6 +114,39 @@ def test_a_limit_holds_for_what_comes_in_one_read(body: bytes) -> None:
         feed(Chunked(), [body])
 
 
+SEEN_BEFORE = {
+    "the chunk again": (b"5\r\nhello\r\n", -1),
+    "cut, though it ends like a chunk": (b"5\r\nhe\r\n", -1),
+    "with the beginning of another": (b"5\r\nhello\r\n3\r\n", -1),
+    "with the end of the body": (b"5\r\nhello\r\n0\r\n\r\n", 15),
+}
+
+
+@pytest.mark.parametrize("name", SEEN_BEFORE)
+def test_a_read_that_begins_as_one_before_is_told_from_it(name: str) -> None:
+    piece, end = SEEN_BEFORE[name]
+    assert feed(Chunked(), [b"5\r\nhello\r\n"] * 2) == -1
+    walker = Chunked()
+    assert walker.feed(piece) == end
+    assert walker.at_boundary() == piece.endswith(b"hello\r\n")
+
+
+def test_two_chunks_in_one_read_do_not_stand_for_one() -> None:
+    assert feed(Chunked(), [b"4\r\nfour\r\n1\r\na\r\n"] * 2) == -1
+    walker = Chunked()
+    assert walker.feed(b"4\r\nfour\r\n8\r\nx\r\n") == -1
+    assert not walker.at_boundary()
+
+
+def test_a_chunk_seen_before_is_no_excuse_within_another() -> None:
+    walker = Chunked()
+    assert feed(walker, [b"5\r\nhello\r\n", b"a\r\n", b"5\r\nhello\r\n"]) == -1
+    with pytest.raises(BadFraming):
+        walker.feed(b"5\r\nhello\r\n")
+    with pytest.raises(BadFraming):
+        feed(Chunked(), [b"5\r\nhello\r\n", b"5\r\nhellooo"])
+
+
 def test_bytes_of_our_own_fit_only_between_chunks() -> None:
     body = b"5\r\nhello\r\n3;e\r\nabc\r\n0\r\nA: b\r\n\r\n"
     boundaries = {0, 10, 20}

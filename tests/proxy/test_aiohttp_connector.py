@@ -4,6 +4,8 @@ says what has changed; until it is understood, the version range in pyproject.to
 import asyncio
 import gc
 import inspect
+import os
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
@@ -84,6 +86,20 @@ async def exchange_bytes(connection: Pooled) -> tuple[ReplicaConnection, Bytes]:
     await eventually(lambda: receiver.data.endswith(OK), "the answer")
     protocol.receiver = None
     return protocol, receiver
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be told")
+async def test_reads_need_not_be_acknowledged_one_by_one(connector: Connector) -> None:
+    async with FakeReplica() as replica:
+        connection = await connector.open(connector.template(replica.settings["url"]), NO_TIMEOUT)
+        transport = connection.protocol.transport
+        assert transport is not None
+        connection.protocol.acknowledge_in_pairs()
+        descriptor = os.dup(transport.get_extra_info("socket").fileno())
+        with socket.socket(fileno=descriptor) as same:
+            assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 0
+        connection.close()
+        connection.protocol.acknowledge_in_pairs()
 
 
 async def test_the_connector_makes_connections_of_our_kind(connector: Connector) -> None:

@@ -83,6 +83,8 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "process_start_time_seconds": (G, set()),
     "log_lines_dropped": (C, set()),
     "traces_dropped": (C, set()),
+    "workers": (G, set()),
+    "worker_restarts": (C, set()),
 }
 LABELS = {
     *("replica", "model", "endpoint", "stage", "outcome", "reason", "policy", "result", "state", "role"),
@@ -92,8 +94,8 @@ INFO = {"build_info": {"version"}, "engine_info": {"version", "engine"}}
 """Labels that stand on information gauges only."""
 
 WITHOUT_UNIT = re.compile(
-    r".*_(length|weight|state|limit|limited|info|success|missing|absent|waiting|running|entries|tokens|fds"
-    r"|stalled|seqs|connections)"
+    r"(.*_)?(length|weight|state|limit|limited|info|success|missing|absent|waiting|running|entries|tokens|fds"
+    r"|stalled|seqs|connections|workers)"
 )
 
 

@@ -2,6 +2,7 @@
 
 from replicarouter.exchange import Stage
 from replicarouter.fleet.registry import Fleet
+from replicarouter.fleet.work import OwnFloor
 from replicarouter.telemetry.silences import silences
 from tests.scene import a_fleet, an_exchange, named
 
@@ -14,6 +15,10 @@ def fleet_with(**exchanges: dict[str, object]) -> Fleet:
     for name, fields in exchanges.items():
         fleet.ledger.in_flight[name] = an_exchange(**{"replica": "a", "stage": Stage.STREAMING, **fields})
     return fleet
+
+
+def told(fleet: Fleet) -> dict[str, float]:
+    return silences(fleet, OwnFloor(fleet, 0.0).works(), NOW)
 
 
 def test_a_replica_that_owes_nothing_is_not_silent() -> None:

@@ -17,7 +17,8 @@ FEWEST_DESCRIPTORS = 4096
 """A limit below this is not worth setting."""
 
 CORE_FULL = 0.9
-"""Share of one core, which is all that an event loop can use: above it, requests wait for their turn."""
+"""Share of a core for each worker, which is all that an event loop can use: above it, requests wait for their
+turn."""
 
 CORE_IDLE = 0.5
 """Share below which work that is late was held up by other processes."""
@@ -38,8 +39,8 @@ SHORTEST = 0.5
 """Seconds of a window from which on it tells a share of a core."""
 
 IMPOSSIBLE = 1.5
-"""Share of a core that one event loop and its helpers cannot use: the time between two saved pages is then
-not what was said."""
+"""Share of a core that an event loop and its helpers cannot use: the time between two saved pages is then not
+what was said."""
 
 
 def file_descriptors(case: Case) -> Iterator[Verdict]:
@@ -87,15 +88,18 @@ def router_cpu(case: Case) -> Iterator[Verdict]:
     late = long_enough and lag.median >= LAG and lag.floor >= lasting
     if not full and not late:
         return
-    used = [] if share is None else [f"it used {percent(share)} of a core"]
+    each = "" if _workers(case) == 1 else f" for each of {number(_workers(case))} workers"
+    used = [] if share is None else [f"it used {percent(share)} of a core{each}"]
+    workers = _workers(case)
+    have = "core is" if workers == 1 else "cores are"
     title = (
-        "The router gets too little of the processor" if starved else "The router's processor core is full"
+        "The router gets too little of the processor" if starved else f"The router's processor {have} full"
     )
     cure = (
         "give the router a core of its own: other processes on its machine take it (systemd's CPUAffinity=, "
         "taskset)"
         if starved
-        else "spread the clients over two routers, or give the router a faster core of its own"
+        else f"workers: now {number(workers)}; serve with more of them, each with a core of its own"
     )
     yield Verdict(
         "router_cpu",
@@ -103,17 +107,21 @@ def router_cpu(case: Case) -> Iterator[Verdict]:
         title,
         (*used, f"due work in its event loop runs {seconds(lag.median)} late"),
         cure,
-        setting="CPUAffinity",
+        setting="workers" if full else "CPUAffinity",
     )
 
 
 def core_share(case: Case) -> float | None:
-    """The share of one core that the router has used; None where that is not known."""
+    """The share of a core that the router has used for each worker; None where that is not known."""
     window = case.window
     if window.seconds < SHORTEST or window.last.value("process_cpu_seconds_total") is None:
         return None
-    share = window.growth("process_cpu_seconds_total") / window.seconds
+    share = window.growth("process_cpu_seconds_total") / window.seconds / _workers(case)
     return share if share <= IMPOSSIBLE else None
+
+
+def _workers(case: Case) -> float:
+    return case.window.last.value("workers") or 1.0
 
 
 def router_restarted(case: Case) -> Iterator[Verdict]:
