@@ -18,18 +18,17 @@ async def every(
     name: str,
     *,
     delay: float = 0.0,
-    origin: float | None = None,
+    origin: float = 0.0,
 ) -> None:
     """Run `step` for ever, `period` seconds apart, the first time after `delay` seconds.
 
-    The other turns come whole periods after `origin`, a time of the event loop (default: of the first turn),
-    so that those of many loops stay spread as they are even when something has held all of them up; a turn
-    that takes long lets others out. One failed turn is logged, and the next happens.
+    The other turns come whole periods after `origin`, a time of the event loop, so that those of many loops
+    stay spread as they are even when something has held all of them up, and so that an idle process wakes
+    once for several of them; a turn that takes long lets others out. One failed turn is logged, and the next
+    happens.
     """
     await asyncio.sleep(delay)
     clock = asyncio.get_running_loop().time
-    if origin is None:
-        origin = clock()
     while True:
         try:
             await step()

@@ -4,13 +4,14 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
 from tests.fakes.replica import FakeReplica
 from tests.fakes.running import RunningRouter, StartRouter
+from tests.fakes.workers import WORKERS, WorkersRouter
 
 
 @pytest_asyncio.fixture
@@ -28,7 +29,11 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
                 fakes.append(replica)
                 stack.push_async_callback(replica.stop)
                 await replica.listen()
-            router = await RunningRouter.start(replicas, tmp_path, **options)
+            if WORKERS:
+                served = await WorkersRouter.start(replicas, tmp_path, **options)
+                router = cast(RunningRouter, served)
+            else:
+                router = await RunningRouter.start(replicas, tmp_path, **options)
             routers.append(router)
             stack.push_async_callback(router.stop)
             stack.push_async_callback(router.leave)

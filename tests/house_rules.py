@@ -26,8 +26,8 @@ CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
 AIOHTTP_INTERNALS = ("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_internals")
 AIOHTTP_BESIDES = {
-    ("proxy.body", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
-    ("proxy.body", "aiohttp.web_protocol"): "the same: its error class has no public name",
+    ("proxy.arriving", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
+    ("proxy.arriving", "aiohttp.web_protocol"): "the same: its error class has no public name",
     ("proxy.upstream", "aiohttp.client_reqrep"): "names the type of the connector's key",
     ("proxy.upstream", "aiohttp.connector"): "Connection is documented, but not exported at the top",
 }

@@ -8,12 +8,15 @@ from replicarouter.fleet.replica import Replica
 
 
 class CommonLease(Lease):
-    """A lease of room that `Seat.lease` has counted already, for its caller too if that has a place there."""
+    """A lease of room that `Seat.lease` has counted already, for the `place` of its caller, too."""
 
-    __slots__ = ("_seat",)
+    __slots__ = ("_place", "_seat")
 
-    def __init__(self, seat: Seat, replica: Replica, exchange: Exchange, account: Account) -> None:
+    def __init__(
+        self, seat: Seat, replica: Replica, exchange: Exchange, account: Account, place: int
+    ) -> None:
         self._seat = seat
+        self._place = place
         self.replica = replica
         self.account = account
         self.exchange = exchange
@@ -21,8 +24,7 @@ class CommonLease(Lease):
         exchange.stage = CONNECTING
         self._at = at = replica.row + CONNECTING
         cells[at] += 1
-        if account.place < 0:
-            account.held += 1
+        account.held += 1
 
     def end(self) -> None:
         """Give the count back. Ending twice is ending once."""
@@ -30,7 +32,5 @@ class CommonLease(Lease):
             return
         self._cells[self._at] -= 1
         self._at = -1
-        account = self.account
-        self._seat.end(self.replica.row, account.place)
-        if account.place < 0:
-            account.held -= 1
+        self._seat.end(self.replica.row, self._place)
+        self.account.held -= 1

@@ -16,6 +16,7 @@ from replicarouter.admission.plan import PolicyPlan
 from replicarouter.admission.queue import Queue, Waiter
 from replicarouter.admission.turns import Turns
 from replicarouter.clock import Clock
+from replicarouter.commons.layout import ALL_QUEUED
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound, RouterError
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
 from replicarouter.fleet.ledger import Ledger
@@ -57,9 +58,11 @@ class Admission(FleetListener):
         self._to_hold: tuple[Exchange, Wait] | None = None
         self._serial = itertools.count()
         self._turns: Turns | None = None
+        self._header: memoryview[int] | None = None
         self._poll = Poll(self)
         seat = ledger.seat
         if seat is not None:
+            self._header = seat.header
             self._turns = Turns(seat, self._queue, clock)
             desks.open_book = lambda shares, name: CommonBook(shares, seat, name)
         desks.reweigh(rules.shares)
@@ -89,7 +92,9 @@ class Admission(FleetListener):
             raise NoReplica(_why_none(pool, tried))
         if only is not None and (only not in pool.ready or only in tried):
             raise NoReplica("The replica that holds this response is not ready; try again shortly.")
-        if self._queue.waiting_for(pool) or (self._turns is not None and self._turns.others_wait(pool)):
+        if self._queue.waiting_for(pool) or (
+            self._header is not None and self._header[ALL_QUEUED] and self._others_wait(pool)
+        ):
             return None
         lease = self._lease(request, pool, exchange, tried, only)
         if not isinstance(lease, Wait):
@@ -161,7 +166,7 @@ class Admission(FleetListener):
         if self._queue.waiters:
             self._queue.shift(account)
             self.room_at(replica)
-        elif self._turns is not None and self._turns.others_queue:
+        elif self._header is not None and self._header[ALL_QUEUED]:
             self.room_at(replica)
         if not replica.outstanding:
             self._idle(replica)
@@ -214,6 +219,10 @@ class Admission(FleetListener):
         turns.tell()
         self._offer_rooms({waiter.pool for waiter in self._queue.waiters})
         turns.looked()
+
+    def _others_wait(self, pool: Pool) -> bool:
+        """Whether somebody waits for this pool at another worker."""
+        return self._turns is not None and self._turns.others_wait(pool)
 
     def _take_turns(self, replica: Replica, turns: Turns) -> None:
         """Give room to the next of all workers' waiters: to those of other workers by telling them."""

@@ -196,8 +196,8 @@ class Desks:
         """This is worker number `worker` of so many; they hear from each other from now on."""
         self._seat = worker, workers
         for desk in self:
-            for _, _, policy in desk.policies():
-                policy.share(self._ahead(desk.turns))
+            for _, shadow, policy in desk.policies():
+                policy.share(self._ahead(desk.turns), obeyed=not shadow)
 
     def news(self) -> Sequence[Told]:
         """What the other workers should know, since this was asked last."""
@@ -230,10 +230,10 @@ class Desks:
         worker, workers = self._seat or (0, 1)
         return worker * turns // workers
 
-    def _make(self, name: str, turns: int) -> Policy:
+    def _make(self, name: str, turns: int, *, shadow: bool = False) -> Policy:
         policy = self.plan.make(name)
         if self._seat is not None:
-            policy.share(self._ahead(turns))
+            policy.share(self._ahead(turns), obeyed=not shadow)
         return policy
 
     def _open(self, pool: Pool) -> Desk:
@@ -252,4 +252,4 @@ class Desks:
         return desk
 
     def _make_shadow(self, name: str | None, turns: int) -> Shadow | None:
-        return None if name is None else Shadow(name, self._make(name, turns), self._tallies)
+        return None if name is None else Shadow(name, self._make(name, turns, shadow=True), self._tallies)

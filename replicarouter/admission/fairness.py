@@ -112,7 +112,7 @@ class Book:
 
     def _forget_idle(self) -> None:
         """Forget callers without requests; the worst they can gain by it is one turn."""
-        kept = {name: one for name, one in self._accounts.items() if one.total or one.lines}
+        kept = {name: one for name, one in self._accounts.items() if one.held or one.total or one.lines}
         self._close([one for name, one in self._accounts.items() if name not in kept])
         self._accounts = kept
         # Only once as many more have come, so that each look is paid for by those it looks at.

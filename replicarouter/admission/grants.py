@@ -12,6 +12,7 @@ from replicarouter.admission.holds import Holds
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.queue import Queue
 from replicarouter.clock import Clock
+from replicarouter.commons.callers import NOBODY
 from replicarouter.commons.layout import ALL_QUEUED
 from replicarouter.exchange import Exchange
 from replicarouter.fleet.ledger import Ledger
@@ -105,12 +106,14 @@ class Grants:
                 advice = desk.choose(request, exchange, choice, view)
                 lease = Lease(self._ledger, choice, exchange, account)
             else:
-                advice = desk.advise(request, view)
-                if not self._seat.lease(choice.row, choice.limit, account.place):
+                advice = desk.shadow and desk.advise(request, view)
+                # Where nobody can have to wait for room, nobody asks what a caller holds.
+                place = account.place if pool.bounded else NOBODY
+                if not self._seat.lease(choice.row, choice.limit, place):
                     candidates = _with_room(candidates)
                     continue
                 desk.choose(request, exchange, choice, view, advice)
-                lease = CommonLease(self._seat, choice, exchange, account)
+                lease = CommonLease(self._seat, choice, exchange, account, place)
             if draft is not None:
                 decisions.keep(draft, choice, advice)
             exchange.leased_at = now

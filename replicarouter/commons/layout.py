@@ -8,7 +8,7 @@ CELL = 8
 CONNECTING, SENT, STREAMING, OUTSTANDING, OPEN, BUSY, SLOTS, AWAITED = range(8)
 ROW = 8
 """Cells of a replica's row. `OPEN` and `BUSY` are connections, `SLOTS` those that count against the limits of
-the connector, `AWAITED` requests in the queue that wait for this replica alone."""
+the connector to one replica, `AWAITED` requests in the queue that wait for this replica alone."""
 
 SUMMED = (OUTSTANDING, SLOTS, AWAITED)
 """Columns that have a sum over all workers, which is kept under the lock. Others are added up by readers."""
@@ -38,11 +38,13 @@ LOOKS = ROW
     SERIES,
     UNWRITTEN,
     LOOKED,
-) = range(16)
+    SLOTS_HELD,
+) = range(17)
 GAUGES = 64
 """Cells for them. `HELD_SINCE` is when the oldest of the held requests began to be, 0 for none; `QUEUED` how
 many wait in the queue, `HEADS` and `SLOT_HEADS` how many of these are told to the other workers; `SERIES`
 changes with the list of series (odd: it is being written), and `LOOKED` with each look at who can be served.
+`BODY_BYTES` and `SLOTS_HELD` are what the worker has set aside, a little more than it uses.
 From `FREE_GAUGE` on they are nobody's yet."""
 FREE_GAUGE = 32
 

@@ -32,6 +32,7 @@ _STARTS = (0, *accumulate(_PARTS))
 SUMS = (
     (layout.ALL_BODY_BYTES, layout.BODY_BYTES),
     (layout.ALL_QUEUED, layout.QUEUED),
+    (layout.ALL_SLOTS, layout.SLOTS_HELD),
     (layout.ALL_WAITING_FOR_SLOT, layout.WAITING_FOR_SLOT),
 )
 """Cells of the header, each with the gauge whose sum over all workers it is."""
@@ -158,7 +159,6 @@ class Commons:
         for row in range(0, self.rows_used * ROW, ROW):
             for column in SUMMED:
                 self.totals[row + column] = self.count(row, column)
-        self.header[layout.ALL_SLOTS] = self.total(layout.SLOTS)
         for cell, which in SUMS:
             self.header[cell] = self.gauge(which)
         self.callers.add_up([seat.callers for seat in self.seats])

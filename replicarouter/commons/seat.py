@@ -88,6 +88,11 @@ class Seat:
         self.slots = SlotTable(place, places, totals, lock)
         self.gauges[PID] = os.getpid()
 
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self._places)
+
     # Room at replicas
 
     def lease(self, row: int, most: int, caller: int = NOBODY) -> bool:
@@ -257,6 +262,12 @@ class Seat:
     def ring(self, index: int) -> None:
         """Let another worker look whether there is room for those that wait there."""
         os.eventfd_write(self._bells[index], 1)
+
+    def ring_others(self) -> None:
+        """Let all other workers look."""
+        for index in range(self.workers):
+            if index != self.index:
+                self.ring(index)
 
     def hush(self) -> None:
         """The own bell (`bell`, to be watched by the loop) has been heard."""

@@ -12,6 +12,7 @@ from replicarouter.commons.layout import (
     SLOT_HEAD_SINCE,
     SLOT_HEADS,
     SLOTS,
+    SLOTS_HELD,
     WAITING_FOR_SLOT,
 )
 from replicarouter.commons.lock import Lock
@@ -23,6 +24,7 @@ class SlotTable:
 
     __slots__ = (
         "_acquire",
+        "_gauges",
         "_header",
         "_index",
         "_lock",
@@ -38,14 +40,31 @@ class SlotTable:
         self._place = place
         self._places = places
         self._rows = place.rows
+        self._gauges = place.gauges
         self._totals = totals
         self._header = lock.header
         self._lock = lock
         self._acquire, self._release = lock.acquire, lock.release
         self._mark = place.index + 1
 
+    def reserve(self, count: int, most: int) -> int:
+        """Set up to `count` slots aside for this worker, of `most` in all; returns how many it got."""
+        with self._lock.held(self._mark):
+            got = min(count, most - self._header[ALL_SLOTS])
+            if got <= 0:
+                return 0
+            self._header[ALL_SLOTS] += got
+            self._place.gauges[SLOTS_HELD] += got
+            return got
+
+    def release(self, count: int) -> None:
+        """So many of those that were set aside are for all again."""
+        with self._lock.held(self._mark):
+            self._header[ALL_SLOTS] -= count
+            self._place.gauges[SLOTS_HELD] -= count
+
     def take(self, row: int, most: int, most_here: int) -> bool:
-        """Take a slot for a connection to the replica of `row`; False where `most` are taken in all, or
+        """Take one slot for a connection to the replica of `row`; False where `most` are taken in all, or
         `most_here` to this replica."""
         header = self._header
         self._acquire()
@@ -57,13 +76,14 @@ class SlotTable:
             self._rows[at] += 1
             totals[at] += 1
             header[ALL_SLOTS] += 1
+            self._gauges[SLOTS_HELD] += 1
             return True
         finally:
             header[HOLDER] = 0
             self._release()
 
     def give(self, row: int) -> None:
-        """Give one back."""
+        """Give one back that was taken so."""
         header = self._header
         self._acquire()
         header[HOLDER] = self._mark
@@ -72,6 +92,7 @@ class SlotTable:
             self._rows[at] -= 1
             self._totals[at] -= 1
             header[ALL_SLOTS] -= 1
+            self._gauges[SLOTS_HELD] -= 1
         finally:
             header[HOLDER] = 0
             self._release()
@@ -85,7 +106,7 @@ class SlotTable:
     @property
     def others_wait(self) -> bool:
         """Whether any other worker has requests that wait for a slot."""
-        return self._header[ALL_WAITING_FOR_SLOT] != self._place.gauges[WAITING_FOR_SLOT]
+        return self._header[ALL_WAITING_FOR_SLOT] != self._gauges[WAITING_FOR_SLOT]
 
     def tell_waiting(self, count: int, oldest: Mapping[int, float]) -> None:
         """So many wait here for a slot; `oldest` says since when the first of each row does."""

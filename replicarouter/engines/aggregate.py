@@ -4,7 +4,7 @@ The first present of several names counts: engines rename metrics and export bot
 A value that is not finite counts as absent.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
 from replicarouter.engines.base import Samples
@@ -24,12 +24,13 @@ def values(samples: Samples, names: Sequence[str]) -> list[float]:
 
 def total(samples: Samples, names: Sequence[str]) -> float | None:
     """Return the sum over all samples of the metric, `None` when there is none."""
-    return _reduced(sum, values(samples, names))
+    found = values(samples, names)
+    return sum(found) if found else None
 
 
 def largest(samples: Samples, names: Sequence[str]) -> float | None:
     """Return the largest sample of the metric, `None` when there is none."""
-    return _reduced(max, values(samples, names))
+    return max(values(samples, names), default=None)
 
 
 def label(samples: Samples, name: str) -> str:
@@ -39,7 +40,3 @@ def label(samples: Samples, name: str) -> str:
             if name in labels:
                 return labels[name]
     return ""
-
-
-def _reduced(reduce: Callable[[Iterable[float]], float], found: Sequence[float]) -> float | None:
-    return reduce(found) if found else None

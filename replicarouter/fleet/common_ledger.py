@@ -15,36 +15,10 @@ from replicarouter.commons.levels import Levels, sums
 from replicarouter.commons.memory import Commons
 from replicarouter.commons.seat import Seat
 from replicarouter.exchange import Exchange, Stage
-from replicarouter.fleet.ledger import Connections, Ledger
+from replicarouter.fleet.ledger import Connections, Ledger, OwnConnections
 
 QUEUED = "queued"
 """The series of what waits in the queue, by model."""
-
-
-class Cell:
-    """An attribute that is a cell of the replica's row in its `cells`."""
-
-    def __init__(self, column: int) -> None:
-        self._column = column
-
-    def __get__(self, owner: "SeatConnections", _: object = None) -> int:
-        return owner.cells[owner.row + self._column]
-
-    def __set__(self, owner: "SeatConnections", value: int) -> None:
-        owner.cells[owner.row + self._column] = value
-
-
-class SeatConnections:
-    """One worker's connections to one replica."""
-
-    __slots__ = ("cells", "row")
-
-    open = Cell(OPEN)
-    busy = Cell(BUSY)
-
-    def __init__(self, cells: "memoryview[int]", row: int) -> None:
-        self.cells = cells
-        self.row = row
 
 
 @dataclass(slots=True)
@@ -58,7 +32,7 @@ class SumOfConnections:
 class WorkerLedger(Ledger):
     """One worker's: its requests alone, but what is outstanding in `cells` is that of all workers.
 
-    Rows are given away by the keeper.
+    Rows are given away by the keeper. How many connections there are is told by `publish`, now and then.
     """
 
     seat: Seat
@@ -68,6 +42,7 @@ class WorkerLedger(Ledger):
         super().__init__(seat.shelf)
         self.cells, self.rows = seat.totals, seat.rows
         self.queued = Levels(QUEUED, seat.shelf)
+        self._open: dict[int, OwnConnections] = {}
 
     @property
     def receiving(self) -> int:
@@ -97,7 +72,16 @@ class WorkerLedger(Ledger):
 
     def connections_of(self, row: int) -> Connections:
         """Its connections to the replica that owns `row`."""
-        return SeatConnections(self.seat.rows, row)
+        counts = self._open.get(row)
+        if counts is None:
+            counts = self._open[row] = OwnConnections()
+        return counts
+
+    def publish(self) -> None:
+        """Tell of its connections."""
+        rows = self.seat.rows
+        for row, counts in self._open.items():
+            rows[row + OPEN], rows[row + BUSY] = counts.open, counts.busy
 
     def count(self, row: int, stage: Stage) -> int:
         """Its requests of the replica that owns `row` in one of its three stages."""

@@ -27,8 +27,8 @@ OK = 200
 class LookConnector(aiohttp.TCPConnector):
     """Connects in one step where there is one address to try: that takes no thread and fewer system calls.
 
-    Together with the class `Visit` it leans on names that aiohttp does not document; `tests/fleet/test_fetch.py`
-    fails when a release changes any of them.
+    It and `Visit` lean on names that aiohttp does not document; `tests/fleet/test_fetch.py` fails when a
+    release changes any of them.
     """
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:

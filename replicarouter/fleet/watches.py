@@ -1,6 +1,5 @@
 """One background loop for each replica, for as long as it is in the fleet."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 
@@ -10,12 +9,16 @@ from replicarouter.tasks import TaskSet, every
 Look = Callable[[Replica], Awaitable[None]]
 """What is done in turn with a replica."""
 
-MOMENTS = 16
-"""Moments of an interval over which replicas are spread. More of them than that are looked at in groups: it
-costs less than one by one, as the processor has the program at hand."""
+MOMENTS = 4
+"""Moments of an interval over which more replicas than that are spread, in groups: it costs less than one by
+one, as the processor has the program at hand."""
 
 TOGETHER = 4
-"""Most replicas of such a group, which hold up streams for about a millisecond."""
+"""Most replicas of such a group, which hold up streams for about a millisecond; for more there are more
+moments."""
+
+PLACES = 16
+"""Moments of an interval that replicas are given which join later."""
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, wrapped into 0 to 1, keep apart however many there are."""
@@ -31,7 +34,6 @@ class Watches:
         self._ends: dict[Replica, Callable[[], object]] = {}
         self._tasks = TaskSet()
         self._started = False
-        self._origin = 0.0
 
     def start(self, replicas: Sequence[Replica], *, spread: bool = False) -> None:
         """Begin: at once, or `spread` evenly over an interval when everyone was looked at just now.
@@ -39,19 +41,18 @@ class Watches:
         All looks after the first are spread, a few replicas at a time.
         """
         self._started = True
-        self._origin = asyncio.get_running_loop().time()
         count = len(replicas)
         moments = min(count, max(MOMENTS, ceil(count / TOGETHER)))
         for turn, replica in enumerate(replicas):
             later = self._interval * (turn * moments // count + 1) / moments
-            self._watch(replica, delay=later if spread else 0.0, origin=self._origin + later)
+            self._watch(replica, delay=later if spread else 0.0, origin=later)
 
     def add(self, replica: Replica) -> None:
         """Watch one more, from now on; before `start` there is nothing to do."""
         if self._started:
             # Far from most of the others, whichever these are.
-            later = int(MOMENTS * (GOLDEN * len(self._ends) % 1.0)) / MOMENTS
-            self._watch(replica, origin=self._origin + self._interval * later)
+            later = int(PLACES * (GOLDEN * len(self._ends) % 1.0)) / PLACES
+            self._watch(replica, origin=self._interval * later)
 
     def remove(self, replica: Replica) -> None:
         """Look at it no more; a look that is under way is broken off."""

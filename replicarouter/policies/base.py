@@ -126,9 +126,10 @@ class Policy(Protocol):
     def remembered(self) -> Remembered:
         """How much it remembers now."""
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:
         """From now on collect news for the others. Where replicas are equal, let the turns begin `ahead`
-        places further than they do for the first of the workers."""
+        places further than they do for the first of the workers. Where they are not `obeyed`, what is
+        outstanding does not come of the choices of these policies."""
 
     def news(self) -> Sequence[Item]:
         """What the others should know, since this was asked last; nothing unless it is shared."""
@@ -173,7 +174,7 @@ class Forgetful:
         """Nothing."""
         return Remembered()
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:
         """Its choices need no turns."""
 
     def news(self) -> Sequence[Item]:

@@ -113,6 +113,14 @@ class Crowd:
                 share += one.share(now) - weight
         return load, share
 
+    def outstanding(self, view: View) -> Sequence[int]:
+        """What each candidate has outstanding, in their order."""
+        self._follow(view)
+        candidates, cells = view.candidates, self._cells
+        if cells is None:
+            return [one.outstanding for one in candidates]
+        return self._counts(candidates, cells)
+
     def _follow(self, view: View) -> None:
         replicas = view.replicas
         if replicas is not self._replicas:
@@ -136,7 +144,7 @@ class Crowd:
             self._where = {}
             self._weights = [] if self._weight else [one.weight for one in candidates]
             # With a single name, itemgetter would give a number instead of a sequence.
-            self._read = itemgetter(*rows) if len(rows) > 1 else itemgetter(slice(rows[0], rows[0] + 1))
+            self._read = itemgetter(*rows) if len(rows) > 1 else lambda cells: (cells[rows[0]],)
         counts: Sequence[int] = self._read(cells)
         return counts
 

@@ -1,12 +1,15 @@
 """Requests at their replicas, and what of their prompts has yet to be computed there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.backlog import Backlog
+
+TYPICAL_GAIN = 0.05
+"""How far a request moves what is typical."""
 
 UNKNOWN_CAPACITY = 500_000
 """Tokens in the KV cache of an engine that does not say."""
@@ -15,7 +18,8 @@ UNKNOWN_CAPACITY = 500_000
 @dataclass(slots=True, eq=False)
 class Member:
     """A replica in its slot. `trust` is the share of its KV capacity, `capacity` in tokens, in which prompts
-    were found again; `restarts` tells when its cache is lost; `noted` counts the prompts it was sent."""
+    were found again; `restarts` tells when its cache is lost; `noted` counts the prompts it was sent.
+    `gone`: it has left, and its slot may be another's."""
 
     replica: Replica
     slot: int
@@ -23,6 +27,7 @@ class Member:
     capacity: float = UNKNOWN_CAPACITY
     trust: float = 1.0
     noted: int = 0
+    gone: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -47,19 +52,34 @@ class Flight:
 class UnderWay:
     """Which of them weigh on the backlog: from `enter` until somebody says that a prompt is `computed`, or
     until it should be, where nobody can know. It knows other workers' flights by the numbers that these
-    gave them, until they end."""
+    gave them, until they end.
 
-    __slots__ = ("_backlog", "_others", "_serial", "_silent")
+    `requests` are those known at each slot that have not ended, `typical` the tokens that one has to
+    compute on the average.
+    """
+
+    __slots__ = ("_backlog", "_others", "_serial", "_silent", "requests", "typical")
 
     def __init__(self, backlog: Backlog) -> None:
+        self.requests: list[float] = []
+        self.typical = 0.0
         self._backlog = backlog
         self._silent: list[tuple[float, int, Flight]] = []  # Those that do not stream, by when they begin.
         self._serial = count(1)
         self._others: dict[int, dict[int, Flight]] = {}
 
+    def open(self, slot: int) -> None:
+        """A replica has come."""
+        while len(self.requests) <= slot:
+            self.requests.append(0)
+        self.requests[slot] = 0
+
     def enter(self, flight: Flight, begins: float) -> None:
         """It has been sent; `begins` when its prompt should be computed, 0: somebody will tell."""
-        self._backlog.add(flight.member.slot, flight.tokens)
+        slot, tokens = flight.member.slot, flight.tokens
+        self._backlog.add(slot, tokens)
+        self.requests[slot] += 1
+        self.typical += (tokens - self.typical) * TYPICAL_GAIN
         flight.number = next(self._serial)
         if begins:
             heappush(self._silent, (begins, flight.number, flight))
@@ -68,7 +88,14 @@ class UnderWay:
         """Its prompt is computed, or never will be."""
         if not flight.computed:
             flight.computed = True
-            self._backlog.done(flight.member.slot, flight.tokens)
+            if not flight.member.gone:
+                self._backlog.done(flight.member.slot, flight.tokens)
+
+    def leave(self, flight: Flight) -> None:
+        """It has ended."""
+        self.computed(flight)
+        if not flight.member.gone:
+            self.requests[flight.member.slot] -= 1
 
     def settle(self, now: float) -> None:
         """Take off what should be computed by now."""
@@ -84,19 +111,21 @@ class UnderWay:
         self._others.setdefault(worker, {})[number] = flight
         self.enter(flight, begins)
 
-    def end_other(self, worker: int, number: int) -> Flight | None:
-        """Nothing more will be told of it; None when it is not known."""
-        flight = self._others.get(worker, {}).pop(number, None)
+    def computed_other(self, worker: int, number: int) -> None:
+        """The prompt of another worker's has been computed."""
+        flight = self._others.get(worker, {}).get(number)
         if flight is not None:
             self.computed(flight)
+            flight.blocks = ()
+
+    def end_other(self, worker: int, number: int) -> Flight | None:
+        """Another worker's has ended; None when it is not known."""
+        flight = self._others.get(worker, {}).pop(number, None)
+        if flight is not None:
+            self.leave(flight)
         return flight
 
     def lost(self, worker: int) -> None:
         """Nothing more will be told of all that this worker has sent."""
         for flight in self._others.pop(worker, {}).values():
-            self.computed(flight)
-
-    def others(self) -> Iterable[Flight]:
-        """All that are known."""
-        for flights in self._others.values():
-            yield from flights.values()
+            self.leave(flight)

@@ -163,7 +163,7 @@ class Keyed(Forgetful, ABC):
         memory = self._memory
         return Remembered(len(memory), BYTES_PER_KEY * len(memory), cut=memory.forgotten)
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:  # noqa: ARG002
         """Tell the others where keys are placed."""
         self._keyless.share(ahead)
         self._notebook = Notebook()

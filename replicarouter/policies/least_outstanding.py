@@ -19,7 +19,7 @@ class LeastOutstanding(Forgetful):
         self._start = chosen + 1
         return view.candidates[chosen]
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:  # noqa: ARG002
         """Let the turns of equal replicas begin there: two workers that choose at the same moment choose
         different ones."""
         self._start = ahead

@@ -11,15 +11,16 @@ ITEM_BYTES = 64
 """What an item counts for beside the hashes in it."""
 
 
-PLACED, SENT, DONE, FAILED, MISSED = range(5)
+PLACED, SENT, COMPUTED, ENDED, FAILED, MISSED = range(6)
 """What an item says, which is its first value; the others are:
 
 - `PLACED key name displaced at`: a key has its place at a replica since then.
 - `SENT number name blocks characters tokens begins`: a replica was given a prompt with these blocks (eight
   bytes each) of so many characters, of which it has to compute so many tokens. `begins` is when that should
-  be done; 0 where `DONE` will tell.
-- `DONE number`: that prompt has been computed, or nobody waits for it any more.
-- `FAILED number`: its replica has not computed it, and will not.
+  be done; 0 where `COMPUTED` will tell.
+- `COMPUTED number`: that prompt has been computed.
+- `ENDED number`: that request has ended.
+- `FAILED number`: it has ended, and its replica has not computed its prompt.
 - `MISSED`: there was more than could be kept. What was under way by what was told before may have ended.
 """
 

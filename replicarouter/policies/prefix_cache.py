@@ -2,8 +2,7 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import add
+from operator import add, sub
 from typing import Any, ClassVar, NamedTuple, Self
 
 from replicarouter.fleet.lifecycle import State
@@ -13,7 +12,7 @@ from replicarouter.policies.base import HIT, NEW, NONE, REHASH, SPILL, Ending, F
 from replicarouter.policies.candidate_slots import CandidateSlots
 from replicarouter.policies.crowd import Crowd, first_least
 from replicarouter.policies.flights import UNKNOWN_CAPACITY, Flight, Member, UnderWay
-from replicarouter.policies.news import DONE, FAILED, MISSED, SENT, Item, Notebook
+from replicarouter.policies.news import COMPUTED, ENDED, FAILED, MISSED, SENT, Item, Notebook
 from replicarouter.policies.prefill import Speed, Tokens, believable
 from replicarouter.policies.prefix_index import Found, PrefixIndex, bits
 from replicarouter.protocol.request import BLOCK_CHARACTERS, InferenceRequest, Needs
@@ -85,6 +84,7 @@ class PrefixCache:
         self._flights: dict[InferenceRequest, Flight] = {}
         self._under_way = UnderWay(self._backlog)
         self._notebook: Notebook | None = None
+        self._expects_unheard = False
         self._seconds = 0.0  # How long a request takes, on average.
         self._start = 0
         self._slots = CandidateSlots(self._open)
@@ -159,21 +159,21 @@ class PrefixCache:
             flight.began_at = now
             self._under_way.computed(flight)
             if self._notebook is not None:
-                self._notebook.note((DONE, flight.number))
+                self._notebook.note((COMPUTED, flight.number))
 
     def finished(self, request: InferenceRequest, replica: Replica, ending: Ending, now: float) -> None:  # noqa: ARG002
         """Learn how many tokens the prompt had, how many were cached, and how fast the rest was computed."""
         flight = self._flights.pop(request, None)
         if flight is None:
             return
-        self._under_way.computed(flight)
-        failed = ending.outcome != "ok"
-        if not flight.began_at:
-            if self._notebook is not None:
-                self._notebook.note((FAILED if failed else DONE, flight.number))
-            if failed:
-                self._take_back(flight, request.blocks)
-        if failed:
+        self._under_way.leave(flight)
+        ok = ending.outcome == "ok"
+        computed = ok or flight.began_at > 0
+        if self._notebook is not None:
+            self._notebook.note((ENDED if computed else FAILED, flight.number))
+        if not computed:
+            self._take_back(flight, request.blocks)
+        if not ok:
             return
         took = now - flight.sent_at
         self._seconds += (took - self._seconds) * (0.05 if self._seconds else 1.0)
@@ -198,9 +198,7 @@ class PrefixCache:
         self.index.close(member.slot)
         self._backlog.close(member.slot)
         self._slots.close(replica)
-        for flight in chain(self._flights.values(), self._under_way.others()):
-            if flight.member is member:
-                flight.computed = True
+        member.gone = True
 
     def remembered(self) -> Remembered:
         """The index."""
@@ -209,11 +207,12 @@ class PrefixCache:
 
     # What workers tell each other
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:
         """Tell the others of prompts that are sent and computed. What is learned from how they were answered
         is not told: each learns the same, from its part of the requests."""
         self._start = ahead
         self._notebook = Notebook()
+        self._expects_unheard = obeyed
 
     def news(self) -> Sequence[Item]:
         """Prompts that were sent, and those that were computed."""
@@ -225,9 +224,11 @@ class PrefixCache:
         for word, *about in news:
             if word == SENT:
                 self._hear_sent(worker, about, members, now)
+            elif word == COMPUTED:
+                self._under_way.computed_other(worker, int(about[0]))
             elif word == MISSED:
                 self._under_way.lost(worker)
-            elif word in (DONE, FAILED):
+            elif word in (ENDED, FAILED):
                 flight = self._under_way.end_other(worker, int(about[0]))
                 if flight is not None and word == FAILED:
                     self._take_back(flight, flight.blocks)
@@ -264,7 +265,23 @@ class PrefixCache:
         loads = self._crowd.costs(view)
         self._slots.follow(view.candidates)
         # For a thousand replicas this takes half as long as a comprehension.
-        return list(map(add, self._slots.read(self._backlog.weights), loads))
+        costs = list(map(add, self._slots.read(self._backlog.weights), loads))
+        if self._expects_unheard:
+            self._add_unheard(costs, view)
+        return costs
+
+    def _add_unheard(self, costs: list[float], view: View) -> None:
+        """Of requests that others have just sent only their number is known, at replicas that serve nothing
+        else: take them for typical ones. Else all workers would send those that come at one moment to the
+        replica that was least busy before."""
+        known = self._slots.read(self._under_way.requests)
+        unheard = list(map(sub, self._crowd.outstanding(view), known))
+        if max(unheard) <= 0:
+            return
+        each = self._under_way.typical / self._request
+        for place, requests in enumerate(unheard):
+            if requests > 0 and len(view.candidates[place].cards or ()) <= 1:
+                costs[place] += requests * each
 
     @property
     def _request(self) -> float:
@@ -341,6 +358,7 @@ class PrefixCache:
     def _open(self, replica: Replica) -> int:
         slot = self.index.open(int(UNKNOWN_CAPACITY / (BLOCK_CHARACTERS * self._tokens.per_character)))
         self._backlog.open(slot)
+        self._under_way.open(slot)
         self._backlog.scale(slot, 1 / self._request)
         self._members[replica] = Member(replica, slot, replica.restarts)
         return slot

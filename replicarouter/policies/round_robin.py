@@ -41,7 +41,7 @@ class RoundRobin(Forgetful):
         self._earners, self._earned = (), []
         self._away.pop(replica, None)
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:  # noqa: ARG002
         """Pass over so many turns: workers that begin at one place would give the first replicas twice as
         much, and the last ones nothing."""
         self._ahead = ahead

@@ -18,8 +18,8 @@ from replicarouter.protocol.json_scan import (
     read_name,
 )
 
-MOST_AT_ONCE = 2**20
-"""Bytes that are parsed in one go, as those of a whole body that is not large."""
+MOST_AT_ONCE = 2**19
+"""Bytes that are parsed in one go."""
 
 MOST_BUILT = 2**21
 """Bytes that are built of one value; images and the like, which are hashed, do not count. A prompt's keys
@@ -147,7 +147,7 @@ class ValueBuilder:
     def _text(self, at: int) -> Built:
         end = yield from after_string(self._body, at + 1)
         opaque = yield from self._opaque(at + 1, end - 1)
-        opaque.start = _first_text(self._body[at + 1 : min(at + 1 + _START, end - 1)])
+        opaque.start = first_text(memoryview(self._body)[at + 1 : end - 1])
         self._built += len(opaque.start)
         return opaque, end
 
@@ -190,8 +190,9 @@ def _end_of_small(body: bytes, at: int) -> Generator[None, None, int]:
     return 0
 
 
-def _first_text(raw: bytes) -> str:
-    """What a text begins with of which these are the first bytes, cut anywhere."""
+def first_text(whole: memoryview) -> str:
+    """What a text begins with that stands there; what takes too long to parse is left off."""
+    raw = bytes(whole[:_START])
     for end in range(len(raw), max(len(raw) - _LONGEST_CHARACTER, 0), -1):
         try:
             return str(orjson.loads(b'"%b"' % raw[:end]))

@@ -14,6 +14,7 @@ from replicarouter.protocol.endpoints import Body, Endpoint
 from replicarouter.protocol.form import ModelField
 from replicarouter.protocol.json_scan import BadJson, Span, scan_object
 from replicarouter.protocol.json_values import ValueBuilder
+from replicarouter.protocol.long_texts import lift, put_back
 
 LARGE = 2**18
 """Bytes above which a JSON body is not parsed in one go unless it is plain: what is made of brackets takes a
@@ -115,6 +116,8 @@ def understand(
 def is_plain(body: bytes) -> bool:
     """Whether a large JSON body can be parsed in one go: judged by samples, since to count all marks would
     take longer than to parse it. They stand anywhere, so that nobody can write around them."""
+    if len(body) <= LARGE:
+        return True
     if len(body) > _LARGEST_PLAIN:
         return False
     stride = len(body) // _SAMPLES
@@ -125,6 +128,23 @@ def is_plain(body: bytes) -> bool:
         cost += price * sample.count(mark)
     cost += _NANOSECONDS_A_QUOTE * max(0, sample.count(b'"') - sample.count(b"\\"))
     return cost * len(body) <= _LONGEST_PARSE * len(sample)
+
+
+def understand_plain(endpoint: Endpoint, body: bytes) -> InferenceRequest | None:
+    """Read what routing needs from a large JSON body in one go; None when that could take long. A long text
+    is an `Opaque` in its `fields`, as in those of `understand_large`. Raises `InvalidRequest`."""
+    rest, lifted = lift(body)
+    if not is_plain(rest):
+        return None
+    try:
+        fields = _json(rest)
+    except InvalidRequest:
+        if not lifted:
+            raise
+        return None
+    if not isinstance(fields, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    return _asked(endpoint, fields) if put_back(fields, lifted) else None
 
 
 def early_model(start: bytes) -> str | None:

@@ -5,16 +5,24 @@ import asyncio
 from replicarouter.admission.bell import Poll
 from replicarouter.clock import Clock
 from replicarouter.commons.deference import Deferences
+from replicarouter.commons.layout import ALL_WAITING_FOR_SLOT
 from replicarouter.commons.seat import Seat
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.proxy.slots import Slots
+
+FEW = 32
+"""Of fewer slots for each worker none is set aside."""
 
 Older = tuple[float, int, int]
 """A request that waits at another worker: since when, the row of its replica, its seat."""
 
 
 class CommonSlots(Slots):
-    """The limits are over all workers. A `Bell` must call `look_again`."""
+    """The limits are over all workers. A `Bell` must call `look_again`.
+
+    Where there are many slots, and no limit for each replica, a worker sets some aside, so that most requests
+    need not ask the others. As soon as anybody waits, all give back what they do not use.
+    """
 
     def __init__(
         self, seat: Seat, *, limit: int, limit_per_replica: int, timeout: float, ledger: Ledger, clock: Clock
@@ -24,7 +32,11 @@ class CommonSlots(Slots):
         )
         self.seat = seat
         self._common = seat.slots
-        self._unlimited = not self.limit and not self._limit_per_replica
+        self._header = seat.header
+        self._unlimited = not limit and not limit_per_replica
+        self._exact = bool(limit_per_replica) or limit < FEW * seat.workers
+        self._block = limit // (FEW * seat.workers)
+        self._reserved = 0
         self._deferences = Deferences(seat, self._clock)
         self._poll = Poll(self)
 
@@ -32,16 +44,29 @@ class CommonSlots(Slots):
         """Take a slot for the replica that owns `row` if one is free, and nobody waits who could have it."""
         if self._unlimited:
             return True
-        if (self._waiters or self._common.others_wait) and self._somebody_could():
+        if self._header[ALL_WAITING_FOR_SLOT] and self._somebody_could():
             return False
-        return self._common.take(row, self.limit, self._limit_per_replica)
+        if self._exact:
+            return self._common.take(row, self.limit, self._limit_per_replica)
+        if self._taken >= self._reserved:
+            got = self._common.reserve(self._block, self.limit)
+            if not got:
+                return False
+            self._reserved += got
+        self._taken += 1
+        return True
 
     def give_back(self, row: int) -> None:
         """Return a slot, to the first waiter who can use it, wherever it waits."""
         if self._unlimited:
             return
-        self._common.give(row)
-        if self._waiters or self._common.others_wait:
+        if self._exact:
+            self._common.give(row)
+        else:
+            self._taken -= 1
+            if self._reserved - self._taken > 2 * self._block:
+                self._release(self._block)
+        if self._header[ALL_WAITING_FOR_SLOT]:
             self._serve()
 
     def anybody_waits(self) -> bool:
@@ -55,6 +80,8 @@ class CommonSlots(Slots):
     def _come(self) -> None:
         self._tell()
         self._poll.start()
+        if not self._exact:
+            self.seat.ring_others()
         # What was given back before the others could see it is for us to find.
         self._serve()
 
@@ -63,6 +90,8 @@ class CommonSlots(Slots):
 
     def _serve(self) -> None:
         """Give slots to those that wait here, as long as nobody waits elsewhere who is older."""
+        if self._reserved > self._taken:
+            self._release(0)
         while True:
             own = self._first()
             since = own[2] if own is not None else float("inf")
@@ -73,11 +102,25 @@ class CommonSlots(Slots):
             if own is None:
                 return
             granted, row, _ = own
-            if self._common.take(row, self.limit, self._limit_per_replica):
+            if self._take_one(row):
                 self._deferences.forget(row)
                 self._waiters.remove(own)
                 self._tell()
                 granted.set_result(None)
+
+    def _take_one(self, row: int) -> bool:
+        if self._exact:
+            return self._common.take(row, self.limit, self._limit_per_replica)
+        if not self._common.reserve(1, self.limit):
+            return False
+        self._reserved += 1
+        self._taken += 1
+        return True
+
+    def _release(self, kept: int) -> None:
+        """Set aside no more than so many beside those that are in use."""
+        self._common.release(self._reserved - self._taken - kept)
+        self._reserved = self._taken + kept
 
     def _first(self) -> "tuple[asyncio.Future[None], int, float] | None":
         """Who waits here the longest of those that there is a slot for."""
@@ -109,4 +152,6 @@ class CommonSlots(Slots):
         self._common.tell_waiting(len(self._waiters), oldest)
 
     def _free(self, row: int) -> bool:
+        if self._taken < self._reserved:
+            return True
         return self._common.is_free(row, self.limit, self._limit_per_replica)

@@ -15,9 +15,9 @@ from replicarouter.protocol.request import (
     NEEDS_PLAIN,
     InferenceRequest,
     early_model,
-    is_plain,
     understand,
     understand_large,
+    understand_plain,
 )
 from replicarouter.proxy.arriving import Arriving
 from replicarouter.proxy.body import Body, Gathering
@@ -118,14 +118,12 @@ class Intake:
 
 async def _understand(asked: Asked, data: bytes) -> InferenceRequest:
     """Small bodies and plain ones at once; others in steps, so that streams go on meanwhile."""
-    large = len(data) > LARGE and not asked.encoded
-    if not large or is_plain(data):
-        inference = understand(
-            asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read
-        )
-        if large:
-            await asyncio.sleep(0)
-        return inference
+    if len(data) <= LARGE or asked.encoded:
+        return understand(asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read)
+    plain = understand_plain(asked.endpoint, data)
+    await asyncio.sleep(0)
+    if plain is not None:
+        return plain
     steps = understand_large(asked.endpoint, data, wants_keys=asked.wants_keys)
     while True:
         try:

@@ -1,8 +1,10 @@
 """How late the event loop runs what is due: the first sign of a router out of CPU."""
 
 import asyncio
+from math import ceil
 
 from replicarouter.clock import Clock
+from replicarouter.tasks import REST
 
 PERIOD = 0.25
 """Seconds between two looks."""
@@ -24,7 +26,9 @@ class LoopLag:
     async def watch(self) -> None:
         """Look for ever."""
         while True:
-            due = self._clock() + PERIOD
-            await asyncio.sleep(PERIOD)
+            now = self._clock()
+            # When other background work is due too, so that an idle process wakes once for all of it.
+            due = PERIOD * ceil(now / PERIOD + REST)
+            await asyncio.sleep(due - now)
             self._recent[self._turn % len(self._recent)] = max(0.0, self._clock() - due)
             self._turn += 1

@@ -205,6 +205,7 @@ class Post:
     async def _tick(self) -> None:
         now, seat = self._clock(), self._seat
         works = self._looks.write()
+        self._ledger.publish()
         for name, work in works.items():
             if work.waiting:
                 self._floor.give_up(self._fleet.find(name), now, everything=name in self._hopeless)

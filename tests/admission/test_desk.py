@@ -9,7 +9,7 @@ from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.plan import PolicyPlan
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Policy, Remembered, View, Wait
-from replicarouter.policies.news import DONE, Item
+from replicarouter.policies.news import ENDED, Item
 from replicarouter.protocol.request import InferenceRequest, Needs
 from replicarouter.settings import PolicyOptions
 from replicarouter.telemetry.metrics import Metrics
@@ -256,14 +256,15 @@ class Talking(Stubborn):
     """Tells how often it has sent something, and writes down what it hears."""
 
     ahead = -1
+    obeyed = False
 
-    def share(self, ahead: int) -> None:
-        self.ahead = ahead
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:
+        self.ahead, self.obeyed = ahead, obeyed
 
     def news(self) -> Sequence[Item]:
         count = sum(one.startswith("sent") for one in self.told)
         self.told = [one for one in self.told if not one.startswith("sent")]
-        return [(DONE, count)] if count else ()
+        return [(ENDED, count)] if count else ()
 
     def hear(self, worker: int, news: Sequence[Item], members: Mapping[str, Replica], now: float) -> None:
         self.told.append(f"heard {worker} {[*news]} {sorted(members)} {now:g}")
@@ -304,9 +305,9 @@ def test_what_policies_and_shadows_learn_is_told_with_their_names_and_models() -
     for one in (scene.one, scene.one, scene.other):
         one.granted()
     assert scene.desks.news() == [
-        ("m1", "session", False, [(DONE, 2)]),
-        ("m1", "random", True, [(DONE, 2)]),
-        ("m2", "random", True, [(DONE, 1)]),
+        ("m1", "session", False, [(ENDED, 2)]),
+        ("m1", "random", True, [(ENDED, 2)]),
+        ("m2", "random", True, [(ENDED, 1)]),
     ]
     assert scene.desks.news() == []
 
@@ -315,17 +316,17 @@ def test_news_open_the_desk_that_they_are_for() -> None:
     fleet = a_fleet("a", "b")
     desks = desks_for(a_plan())
     desks.plan = talking(shadow="random")
-    told = [("m1", "session", False, [(DONE, 1)]), ("m1", "random", True, [(DONE, 2)])]
+    told = [("m1", "session", False, [(ENDED, 1)]), ("m1", "random", True, [(ENDED, 2)])]
     desks.hear(3, told, fleet.pools, 1002.0)
-    assert talker(desks).told == ["heard 3 [(2, 1)] ['a', 'b'] 1002"]
-    assert whisperer(desks).told == ["heard 3 [(2, 2)] ['a', 'b'] 1002"]
+    assert talker(desks).told == ["heard 3 [(3, 1)] ['a', 'b'] 1002"]
+    assert whisperer(desks).told == ["heard 3 [(3, 2)] ['a', 'b'] 1002"]
 
 
 def test_news_for_a_pool_or_a_policy_that_is_not_here_are_passed_over() -> None:
     scene = TwoPools(talking(shadow="random"))
     scene.one.granted()
     scene.desks.news()
-    news = [(DONE, 1)]
+    news = [(ENDED, 1)]
     told = [
         ("m9", "session", False, news),
         ("m1", "session", True, news),
@@ -357,6 +358,7 @@ def test_policies_are_shared_whether_they_are_there_or_come_later() -> None:
     desks.share(3, 4)
     scene.admission.reconfigure(talking(shadow="random"), QueueRules(100, 0.0))
     assert (talker(desks).ahead, whisperer(desks).ahead) == (3, 3)
+    assert (talker(desks).obeyed, whisperer(desks).obeyed) == (True, False)
     alone = Desks(talking(), Metrics(), Decisions(0))
     assert isinstance(policy := alone.of(scene.pool).policy, Talking)
     assert policy.ahead == -1

@@ -1,4 +1,4 @@
-"""Workers with queues of their own and replicas in common: each in a process, told what to do line by line."""
+"""Workers with queues of their own and replicas in common: each in a process, told what to do by lines."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.lease import Lease
 from replicarouter.commons.memory import Commons
 from replicarouter.errors import RouterError
+from replicarouter.exchange import Stage
 from replicarouter.fleet.common_ledger import WorkerLedger
 from replicarouter.fleet.lifecycle import Event
 from replicarouter.fleet.registry import Fleet
@@ -171,7 +172,9 @@ class _Worker:
         self._tasks[name] = task = asyncio.ensure_future(live())
         for _ in range(3):
             await asyncio.sleep(0)
-        assert exchange.stage.name != "RECEIVING" or task.done()
+        assert exchange.stage is not Stage.RECEIVING or task.done()
+        if task.done():
+            task.result()
         self._say(f"came {name}")
 
     async def _end(self, name: str) -> None:
@@ -179,9 +182,6 @@ class _Worker:
 
     async def _leave(self, name: str) -> None:
         self._tasks[name].cancel()
-
-    async def _sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     def _say(self, word: str) -> None:
         os.write(self._tell, word.encode() + b"\n")

@@ -13,6 +13,7 @@ from replicarouter.commons.heads import Head
 from replicarouter.commons.layout import OUTSTANDING, ROW, SLOTS
 from replicarouter.commons.memory import Commons
 from replicarouter.errors import InvalidRequest
+from tests.commons.children import Child
 from tests.commons.conftest import Fork
 
 MOST = 3
@@ -110,7 +111,7 @@ def test_a_worker_killed_anywhere_leaves_nothing_behind(commons: Commons, fork: 
     inside = 0
     for _ in range(200):
         child = fork(busy, commons)
-        wait_until(lambda: commons.seats[0].gauges[layout.PID] == child.pid)
+        wait_for(commons, 0, child)
         time.sleep(chance.random() * 0.004)
         child.kill()
         inside += commons.header[layout.HOLDER] == 1
@@ -146,7 +147,7 @@ def test_two_that_die_with_each_other_are_both_cleared_away(commons: Commons, fo
     for _ in range(10):
         children = [fork(hammer, commons, index, 10**9) for index in range(2)]
         for index, child in enumerate(children):
-            wait_until(lambda: commons.seats[index].gauges[layout.PID] == child.pid)
+            wait_for(commons, index, child)
         for child in children:
             child.kill()
         commons.vacate(0)
@@ -216,6 +217,10 @@ def test_sums_are_over_workers_and_replicas(commons: Commons) -> None:
 
     assert (commons.count(0, layout.SENT), commons.total(layout.SENT)) == (5, 9)
     assert (commons.total(SLOTS), commons.totals[ROW + SLOTS]) == (1, 1)
+
+
+def wait_for(commons: Commons, index: int, child: Child) -> None:
+    wait_until(lambda: commons.seats[index].gauges[layout.PID] == child.pid)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -222,14 +222,7 @@ class RunningRouter(Doors):
         cls, replicas: Iterable[FakeReplica | str | dict[str, Any]], folder: Path, **options: Any
     ) -> Self:
         """Start on free ports. `options` are settings by their YAML names; intervals are short by default."""
-        document = {
-            "port": 0,
-            "replicas": [r.settings if isinstance(r, FakeReplica) else r for r in replicas],
-            **options,
-        }
-        document["health"] = {"interval": 0.1, "timeout": 1.0, **options.get("health", {})}
-        document["scrape"] = {"interval": 0.1, **options.get("scrape", {})}
-        document["admin"] = {"port": free_port(), **options.get("admin", {})}
+        document = document_of(replicas, **options)
         config = folder / "router.yaml"
         config.write_text(json.dumps(document))
         router = Router(load_settings(flags={}, environ={}, config=config).settings)
@@ -243,6 +236,19 @@ class RunningRouter(Doors):
         if not self.stopped:
             self.stopped = True
             await self._router.stop()
+
+
+def document_of(replicas: Iterable[FakeReplica | str | dict[str, Any]], **options: Any) -> dict[str, Any]:
+    """Settings by their YAML names: a port of its own for the operator, and short intervals."""
+    document = {
+        "port": 0,
+        "replicas": [r.settings if isinstance(r, FakeReplica) else r for r in replicas],
+        **options,
+    }
+    document["health"] = {"interval": 0.1, "timeout": 1.0, **options.get("health", {})}
+    document["scrape"] = {"interval": 0.1, **options.get("scrape", {})}
+    document["admin"] = {"port": free_port(), **options.get("admin", {})}
+    return document
 
 
 # Below the range from which the operating system takes ports of its own accord: what was free a moment

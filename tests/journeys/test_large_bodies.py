@@ -18,6 +18,8 @@ from tests.fakes.wire import eventually
 PATH = "/v1/chat/completions"
 FORM = "/v1/audio/transcriptions"
 MEGABYTE = 1_000_000
+READS = "prefix-hash"
+"""A policy that goes by what a body says, so that it is received whole."""
 
 
 def padded(size: int) -> bytes:
@@ -53,7 +55,7 @@ async def test_large_body_is_routed_by_what_it_says(start_router: StartRouter, p
 
 @pytest.mark.parametrize("end", [b"", b"]", b"}}", b'"}'])
 async def test_large_body_that_is_no_json_is_refused(start_router: StartRouter, end: bytes) -> None:
-    router = await start_router(FakeReplica())
+    router = await start_router(FakeReplica(), policy=READS)
     body = padded(2 * MEGABYTE)[:-1] + end
     (await router.ask(request("POST", PATH, body))).refused(400, "invalid_request")
 
@@ -76,7 +78,7 @@ def hold(router: RunningRouter, size: int) -> "asyncio.Future[Client]":
 
 async def test_more_than_may_be_held_is_refused_and_says_why(start_router: StartRouter) -> None:
     most = 2 * MEGABYTE
-    router = await start_router(FakeReplica(), max_buffered_bytes=most)
+    router = await start_router(FakeReplica(), max_buffered_bytes=most, policy=READS)
     first = await hold(router, most - 1000)
     await router.stage(receiving=1)
     second = await hold(router, 2000)
@@ -92,7 +94,7 @@ async def test_more_than_may_be_held_is_refused_and_says_why(start_router: Start
 
 async def test_chunked_body_is_refused_when_it_grows_over_what_may_be_held(start_router: StartRouter) -> None:
     most = MEGABYTE
-    router = await start_router(FakeReplica(), max_buffered_bytes=most)
+    router = await start_router(FakeReplica(), max_buffered_bytes=most, policy=READS)
     client = await router.begin(request("POST", PATH, headers={"Transfer-Encoding": "chunked"}))
     while not client.wire.over and b"\r\n\r\n" not in client.wire.unread:
         await client.send(chunk(b"x" * 50_000))
@@ -111,7 +113,7 @@ async def test_body_is_held_until_its_answer_begins(start_router: StartRouter) -
         await end.wait()
         await connection.send(LAST_CHUNK)
 
-    router = await start_router(FakeReplica(script), max_buffered_bytes=most)
+    router = await start_router(FakeReplica(script), max_buffered_bytes=most, policy=READS)
     client = await router.begin(request("POST", PATH, padded(most - 1000)))
     await router.stage(sent=1)
     (await router.ask(request("POST", PATH, padded(2000)))).refused(503, "overloaded")

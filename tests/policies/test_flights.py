@@ -14,6 +14,7 @@ class Scene:
         self.backlog = Backlog()
         self.backlog.open(0)
         self.under_way = UnderWay(self.backlog)
+        self.under_way.open(0)
         self.member = Member(a_replica(), 0, 0)
 
     def flight(self, tokens: float = 100.0) -> Flight:
@@ -53,11 +54,11 @@ def test_another_workers_is_known_by_its_number_until_it_ends(scene: Scene) -> N
     under_way, one, other = scene.under_way, scene.flight(), scene.flight()
     under_way.enter_other(1, 5, one, 0.0)
     under_way.enter_other(2, 5, other, 0.0)
-    assert [*under_way.others()] == [one, other]
+    assert under_way.requests == [2]
     assert under_way.end_other(1, 5) is one
     assert under_way.end_other(1, 5) is None
     assert scene.waiting == 100.0
-    assert [*under_way.others()] == [other]
+    assert under_way.requests == [1]
 
 
 def test_a_worker_that_is_lost_takes_all_its_own_along(scene: Scene) -> None:
@@ -67,5 +68,41 @@ def test_a_worker_that_is_lost_takes_all_its_own_along(scene: Scene) -> None:
     for _ in range(2):
         under_way.lost(1)
     assert scene.waiting == 100.0
+    assert under_way.requests == [1]
     under_way.settle(1006.0)
     assert scene.waiting == 0.0
+
+
+def test_a_request_is_there_until_it_ends_and_not_only_until_its_prompt_is_computed(scene: Scene) -> None:
+    under_way, own, other = scene.under_way, scene.flight(), scene.flight()
+    other.blocks = [1, 2]
+    under_way.enter(own, 0.0)
+    under_way.enter_other(1, 7, other, 0.0)
+    under_way.computed(own)
+    under_way.computed_other(1, 7)
+    under_way.computed_other(1, 8)
+    assert (scene.waiting, under_way.requests) == (0.0, [2])
+    assert not other.blocks
+    under_way.leave(own)
+    assert under_way.end_other(1, 7) is other
+    assert under_way.requests == [0]
+
+
+def test_who_has_gone_leaves_nothing_in_its_slot(scene: Scene) -> None:
+    under_way, one, other = scene.under_way, scene.flight(), scene.flight()
+    under_way.enter(one, 0.0)
+    scene.member.gone = True
+    scene.backlog.close(0)
+    scene.backlog.open(0)
+    under_way.open(0)
+    scene.member = Member(a_replica("b"), 0, 0)
+    other.member = scene.member
+    under_way.enter(other, 0.0)
+    under_way.leave(one)
+    assert (scene.waiting, under_way.requests) == (100.0, [1])
+
+
+def test_what_is_typical_follows_the_requests(scene: Scene) -> None:
+    for tokens in (100.0,) * 50 + (900.0,) * 50:
+        scene.under_way.enter(scene.flight(tokens), 0.0)
+    assert 800 < scene.under_way.typical < 900

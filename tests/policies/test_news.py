@@ -15,7 +15,17 @@ from replicarouter.fleet.ledger import OUTSTANDING, Ledger
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies import POLICIES
 from replicarouter.policies.base import HIT, NEW, Ending, Policy, View
-from replicarouter.policies.news import DONE, FAILED, MISSED, MOST_BYTES, MOST_ITEMS, PLACED, SENT, Notebook
+from replicarouter.policies.news import (
+    COMPUTED,
+    ENDED,
+    FAILED,
+    MISSED,
+    MOST_BYTES,
+    MOST_ITEMS,
+    PLACED,
+    SENT,
+    Notebook,
+)
 from replicarouter.policies.prefix_cache import PrefixCache
 from replicarouter.policies.session import Session
 from replicarouter.protocol.request import InferenceRequest
@@ -176,7 +186,7 @@ def test_news_of_a_replica_that_is_no_member_is_passed_over(name: str) -> None:
 def test_nothing_that_is_told_raises(name: str) -> None:
     crew = Crew(name)
     policy = crew.policies[0]
-    policy.hear(1, [(DONE, 7), (FAILED, 8), (MISSED,)], {}, 1000.0)
+    policy.hear(1, [(ENDED, 7), (FAILED, 8), (MISSED,)], {}, 1000.0)
     policy.hear(1, [(PLACED, 5, "gone", False, 1.0), (SENT, 1, "gone", b"", 512, 3.0, 0.0)], {}, 1000.0)
     policy.lost(1)
     assert policy.remembered().entries == 0
@@ -221,9 +231,9 @@ def test_the_first_turns_of_all_workers_meet_all_replicas(name: str, workers: in
 
 def test_a_notebook_has_what_was_noted_since_it_was_asked() -> None:
     notebook = Notebook()
-    notebook.note((DONE, 1))
-    notebook.note((DONE, 2))
-    assert notebook.take() == [(DONE, 1), (DONE, 2)]
+    notebook.note((ENDED, 1))
+    notebook.note((ENDED, 2))
+    assert notebook.take() == [(ENDED, 1), (ENDED, 2)]
     assert notebook.take() == []
 
 
@@ -232,13 +242,13 @@ def test_where_nobody_takes_them_all_are_forgotten_and_that_is_told(extra: int) 
     notebook = Notebook()
     fit = 0
     while True:
-        notebook.note((DONE, fit), extra)
+        notebook.note((ENDED, fit), extra)
         if len(notebook) <= fit:
             break
         fit += 1
     assert fit == (99 if extra else MOST_ITEMS)
-    assert notebook.take() == [(MISSED,), (DONE, fit)]
-    notebook.note((DONE, 0), extra)
+    assert notebook.take() == [(MISSED,), (ENDED, fit)]
+    notebook.note((ENDED, 0), extra)
     assert len(notebook) == 1
 
 
@@ -309,7 +319,7 @@ def test_a_prompt_is_told_to_be_computed_once() -> None:
     crew.policies[0].began(request, chosen, 1000.5)
     crew.policies[0].began(request, chosen, 1000.6)
     crew.end(0, request, chosen)
-    assert [item[0] for item in crew.policies[0].news()] == [SENT, DONE]
+    assert [item[0] for item in crew.policies[0].news()] == [SENT, COMPUTED, ENDED]
 
 
 def test_where_no_stream_tells_it_all_take_it_for_computed_at_the_same_time() -> None:
@@ -346,7 +356,7 @@ def test_what_a_worker_had_under_way_does_not_wait_for_ever(how: str) -> None:
         listener.hear(0, [(MISSED,)], {}, crew.now)
     assert sum(listener._backlog.waiting) == pytest.approx(both / 2)
     assert listener.index.entries == 6 * 8
-    listener.hear(0, [(DONE, 1), (FAILED, 2)], {}, crew.now)
+    listener.hear(0, [(ENDED, 1), (FAILED, 2)], {}, crew.now)
     assert sum(listener._backlog.waiting) == pytest.approx(both / 2)
 
 
@@ -357,7 +367,7 @@ def test_a_number_that_is_used_again_is_another_request() -> None:
     named = {one.name: one for one in crew.replicas}
     for _ in range(3):
         crew.policies[1].hear(0, [told], named, crew.now)
-    crew.policies[1].hear(0, [(DONE, told[1])], named, crew.now)
+    crew.policies[1].hear(0, [(ENDED, told[1])], named, crew.now)
     assert sum(cache(crew, 1)._backlog.waiting) == 0
 
 
@@ -396,5 +406,34 @@ def test_a_conversation_is_counted_once_by_everybody() -> None:
 
 def test_a_session_policy_passes_over_what_prompts_are_told_of() -> None:
     policy = Session()
-    policy.hear(1, [(SENT, 1, "r0", b"", 512, 3.0, 0.0), (DONE, 1)], {}, 1000.0)
+    policy.hear(1, [(SENT, 1, "r0", b"", 512, 3.0, 0.0), (ENDED, 1)], {}, 1000.0)
     assert policy.remembered().entries == 0
+
+
+def test_requests_at_one_moment_are_spread_though_nobody_has_heard_of_them_yet() -> None:
+    crew = Crew("prefix-cache", workers=4, replicas=8)
+    for number in range(80):  # Long prompts are typical.
+        request = asking(number, blocks=64)
+        crew.end(number % 4, request, crew.send(number % 4, request))
+    crew.tell()
+    together = []
+    for number in range(16):
+        chosen = crew.send(number % 4, asking(100 + number, blocks=64))
+        load(chosen, chosen.outstanding + 1)
+        together.append(chosen.name)
+    assert set(Counter(together).values()) == {2}
+
+
+def test_what_replicas_have_of_other_models_is_not_taken_for_unheard() -> None:
+    crew = Crew("prefix-cache")
+    busy = crew.replicas[0]
+    load(busy, 9)
+
+    def cost() -> float:
+        return crew.policies[0].explain(asking(1), crew.view())["r0"]["load"]
+
+    crew.send(0, asking(2))
+    busy.cards = ({"id": "m1"},)
+    alone = cost()
+    busy.cards = ({"id": "m1"}, {"id": "an-adapter"})
+    assert cost() < alone

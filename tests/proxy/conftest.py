@@ -15,7 +15,8 @@ from replicarouter.proxy.answers import write_answer
 from tests.fakes.client import HOST, Client
 
 ON_BOTH_LOOPS = {
-    *("test_aiohttp_connector", "test_aiohttp_internals", "test_relay", "test_tunnel", "test_upstream"),
+    *("test_aiohttp_connector", "test_aiohttp_internals", "test_aiohttp_payload", "test_arriving"),
+    *("test_relay", "test_tunnel", "test_upstream"),
 }
 
 

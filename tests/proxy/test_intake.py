@@ -1,16 +1,21 @@
 """What becomes of a body that did not come with its head, by what must be known of it."""
 
 import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from replicarouter.affinity.reader import KeyReader
 from replicarouter.errors import InvalidRequest, Overloaded, RouterError, UnsupportedEncoding
 from replicarouter.protocol.endpoints import Body as Kind
 from replicarouter.protocol.endpoints import Endpoint, Endpoints
-from replicarouter.protocol.request import LARGE, InferenceRequest
+from replicarouter.protocol.request import LARGE, InferenceRequest, Needs
 from replicarouter.proxy.aiohttp_internals import InboundRequest
 from replicarouter.proxy.body import Body
-from replicarouter.proxy.intake import Asked, Intake
+from replicarouter.proxy.intake import PASSED_ON, Asked, Intake
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.upload import Upload
 from tests.fakes.client import Client, request
@@ -180,3 +185,65 @@ async def test_a_client_that_leaves_in_its_form_leaves_nothing(start_front: Star
     await eventually(lambda: receiving.memory.held, "it has begun")
     client.leave()
     await eventually(lambda: receiving.memory.held == 0, "what had come is let go")
+
+
+EIGHT = 8 * 2**20
+ROW = b'{"role":"user","content":"a message with a \\"quoted\\" word\\n"},'
+BODIES: dict[str, Callable[[], bytes]] = {
+    "one huge text": lambda: b'{"messages":[{"role":"user","content":"' + b"x" * EIGHT + b'"}]}',
+    "escapes": lambda: b'{"messages":[{"role":"user","content":"' + b'\\"' * (EIGHT // 2) + b'"}]}',
+    "deep": lambda: b'{"messages":' + b"[" * (EIGHT // 2) + b"]" * (EIGHT // 2) + b"}",
+    "empty lists": lambda: b'{"messages":[' + b"[]," * (EIGHT // 3) + b"1]}",
+    "numbers": lambda: b'{"prompt":[' + b"1," * (EIGHT // 2) + b"1]}",
+    "messages": lambda: b'{"messages":[' + ROW * (EIGHT // len(ROW)) + b"{}]}",
+    "fields": lambda: json.dumps({f"field{number}": 1 for number in range(EIGHT // 32)}).encode(),
+    "a mebibyte of lists": lambda: b'{"messages":[' + b"[]," * (2**20 // 3) + b"1]}",
+    "a quarter of that": lambda: b'{"messages":[' + b"[]," * (2**18 // 3 - 9) + b"1]}",
+    "a text among lists": lambda: b'{"x":"' + b"x" * EIGHT + b'","messages":[' + b"[]," * 2**18 + b"1]}",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+async def test_no_body_holds_up_others(start_front: StartFront, body: Callable[[], bytes]) -> None:
+    """H28: the processor's time between two turns of the loop, while one is received, read and understood."""
+    receiving = Receiving(asked(must_read=False, wants_keys=True))
+    keys = KeyReader((), stick_to_api_key=False)
+    raw = later(body())
+    front = await start_front(receiving, lingering_time=0.1)
+    client = await front.connect()
+    longest = 0.0
+    client.wire.transport.write(raw)
+    while receiving.inference is None:
+        begun = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - begun)
+    for needs in (Needs.SESSION | Needs.HEAD, Needs.BLOCKS):
+        begun = time.thread_time()
+        keys.read(replace(receiving.inference), front.seen[0].message.headers, needs)
+        longest = max(longest, time.thread_time() - begun)
+    assert longest < 0.1
+
+
+@pytest.mark.parametrize("size", [PASSED_ON, PASSED_ON + 2, 5_000_000])
+@pytest.mark.parametrize("may", [True, False])
+async def test_large_json_goes_on_where_it_may(start_front: StartFront, size: int, may: bool) -> None:
+    named: list[str | None] = []
+
+    def may_pass(model: str | None) -> bool:
+        named.append(model)
+        return may
+
+    receiving = Receiving(replace(asked(must_read=False), may_pass=may_pass))
+    body = b'{"model":"m1","pad":"' + b"x" * (size - 23) + b'"}'
+    await begin(start_front, receiving, later(body)[:-1])
+    if not may or size == PASSED_ON:
+        await eventually(lambda: receiving.memory.held, "it has begun")
+        assert receiving.body is None
+        return
+    await eventually(lambda: receiving.body, "it can go on")
+    assert isinstance(receiving.body, Upload)
+    assert receiving.inference is not None
+    assert (receiving.inference.model, named) == ("m1", [None, "m1"])
+    assert PASSED_ON < receiving.memory.held <= len(body)
+    receiving.body.drop()
+    assert receiving.memory.held == 0

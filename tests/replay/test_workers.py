@@ -8,7 +8,7 @@ import pytest
 
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import Ending, Forgetful, Remembered, View
-from replicarouter.policies.news import DONE, Item
+from replicarouter.policies.news import ENDED, Item
 from replicarouter.protocol.request import InferenceRequest
 from replicarouter.replay.campaign import Campaign, Router, Source, run
 from replicarouter.replay.figures import Slo
@@ -34,7 +34,7 @@ class Talking(Forgetful):
         self.ahead = -1
         self._sent: list[Item] = []
 
-    def share(self, ahead: int) -> None:
+    def share(self, ahead: int, *, obeyed: bool = True) -> None:
         self.ahead = ahead
 
     def pick(self, request: InferenceRequest, view: View) -> Replica:
@@ -43,7 +43,7 @@ class Talking(Forgetful):
 
     def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         self.told.append("sent")
-        self._sent.append((DONE, len(self.told)))
+        self._sent.append((ENDED, len(self.told)))
 
     def began(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         self.told.append("began")
