@@ -5,7 +5,8 @@
 
 Each part is what one request does in it, once with the cells of a process that is alone and once with those
 that workers share; both take turns. With `--neighbours` other processes do the same all the time, as workers
-that are busy with nothing else would. The last rows are for requests that have to wait, and not in the sum.
+that are busy with nothing else would. The sum is that of the settings' defaults; the rows below it are for
+limits of each replica, and for requests that have to wait.
 """
 
 import argparse
@@ -59,15 +60,19 @@ def main() -> int:
     rows = [commons.add_row() for _ in range(REPLICAS)]
     with busy_neighbours(commons, rows, arguments.neighbours):
         alone, shared = Desk.of_one(), Desk.of_worker(commons, 0, rows)
-        print(f"{'part of a request':44}{'alone':>8}{'shared':>9}{'more':>8}  µs")
+        print(f"{'part of a request':46}{'alone':>8}{'shared':>9}{'more':>8}  µs")
         total = 0.0
         for about, one, other in zip(PARTS, alone.parts(), shared.parts(), strict=True):
             before, after = measure(one, other, arguments.repetitions)
             total += after - before
-            print(f"{about:44}{before:>8.2f}{after:>9.2f}{after - before:>8.2f}", flush=True)
-        print(f"{'all':61}{total:>8.2f}")
+            print(f"{about:46}{before:>8.2f}{after:>9.2f}{after - before:>8.2f}", flush=True)
+        print(f"{'all':63}{total:>8.2f}")
+        alone, shared = Desk.of_one(64, 64), Desk.of_worker(commons, 0, rows, 64, 64)
+        for about, one, other in zip(LIMITED, alone.parts(), shared.parts(), strict=False):
+            before, after = measure(one, other, arguments.repetitions)
+            print(f"{about:46}{before:>8.2f}{after:>9.2f}{after - before:>8.2f}", flush=True)
         for about, call in waiting(commons, shared):
-            print(f"{about:44}{'':>8}{measure(call, call, arguments.repetitions)[1]:>9.2f}")
+            print(f"{about:46}{'':>8}{measure(call, call, arguments.repetitions)[1]:>9.2f}")
     return 1 if total > MOST else 0
 
 
@@ -83,12 +88,14 @@ def parse() -> argparse.Namespace:
 
 PARTS = (
     "grant, two stages, give back; 8 replicas",
-    "connector slot, two limits",
+    "connector slot, limit of all",
     "connection taken and given back",
     "four counters, three times",
     "a body's bytes",
     "body arriving",
 )
+
+LIMITED = ("the same grant, with a limit for each replica", "the same slot, with a limit for each replica")
 
 
 @dataclass
@@ -102,21 +109,21 @@ class Desk:
     metrics: Metrics
 
     @classmethod
-    def of_one(cls) -> "Desk":
+    def of_one(cls, most: int = 0, each: int = 0) -> "Desk":
         """Nobody shares."""
-        fleet = Fleet([settings(number) for number in range(REPLICAS)], Ledger(), most=64)
-        make = partial(Slots, limit=4096, limit_per_replica=512)
+        fleet = Fleet([settings(number) for number in range(REPLICAS)], Ledger(), most=most)
+        make = partial(Slots, limit=4096, limit_per_replica=each)
         slots = make(timeout=60.0, ledger=fleet.ledger, clock=time.monotonic)
         return cls._of(fleet, slots, BodyMemory(2**30), Metrics())
 
     @classmethod
-    def of_worker(cls, commons: Commons, index: int, rows: list[int]) -> "Desk":
-        """A worker's."""
+    def of_worker(cls, commons: Commons, index: int, rows: list[int], most: int = 0, each: int = 0) -> "Desk":
+        """A worker's; with so many requests, and connections, for each replica."""
         seat = commons.seat(index)
-        fleet = Fleet((), WorkerLedger(seat), most=64)
+        fleet = Fleet((), WorkerLedger(seat), most=most)
         for number, row in enumerate(rows):
             fleet.join(settings(number), "file", row)
-        make = partial(CommonSlots, seat, limit=4096, limit_per_replica=512)
+        make = partial(CommonSlots, seat, limit=4096, limit_per_replica=each)
         slots = make(timeout=60.0, ledger=fleet.ledger, clock=time.monotonic)
         return cls._of(fleet, slots, CommonBodyMemory(2**30, seat), Metrics(seat.shelf))
 

@@ -106,10 +106,11 @@ class Grants:
                 advice = desk.choose(request, exchange, choice, view)
                 lease = Lease(self._ledger, choice, exchange, account)
             else:
-                advice = desk.shadow and desk.advise(request, view)
+                advice = None if desk.shadow is None else desk.advise(request, view)
                 # Where nobody can have to wait for room, nobody asks what a caller holds.
                 place = account.place if pool.bounded else NOBODY
-                if not self._seat.lease(choice.row, choice.limit, place):
+                most = choice.limit if choice.trial else choice.most
+                if not self._seat.lease(choice.row, most, place):
                     candidates = _with_room(candidates)
                     continue
                 desk.choose(request, exchange, choice, view, advice)

@@ -44,9 +44,12 @@ class Crowd:
         "_weight",
         "_weights",
         "_where",
+        "counts",
     )
 
     def __init__(self) -> None:
+        self.counts: Sequence[int] = ()
+        """What each candidate had outstanding when their costs were asked for last."""
         self._replicas: Sequence[Replica] = ()
         self._cells: Whole | None = None
         self._special: set[int] = set()
@@ -63,8 +66,9 @@ class Crowd:
         self._follow(view)
         candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
         if cells is None:
+            self.counts = [one.outstanding for one in candidates]
             return [one.cost(now) for one in candidates]
-        counts = self._counts(candidates, cells)
+        self.counts = counts = self._counts(candidates, cells)
         weight = self._weight
         if weight and not special:
             return counts
@@ -112,14 +116,6 @@ class Crowd:
                 load += one.load(now) - counts[index]
                 share += one.share(now) - weight
         return load, share
-
-    def outstanding(self, view: View) -> Sequence[int]:
-        """What each candidate has outstanding, in their order."""
-        self._follow(view)
-        candidates, cells = view.candidates, self._cells
-        if cells is None:
-            return [one.outstanding for one in candidates]
-        return self._counts(candidates, cells)
 
     def _follow(self, view: View) -> None:
         replicas = view.replicas

@@ -274,12 +274,11 @@ class PrefixCache:
         """Of requests that others have just sent only their number is known, at replicas that serve nothing
         else: take them for typical ones. Else all workers would send those that come at one moment to the
         replica that was least busy before."""
-        known = self._slots.read(self._under_way.requests)
-        unheard = list(map(sub, self._crowd.outstanding(view), known))
-        if max(unheard) <= 0:
+        counts, known = self._crowd.counts, self._slots.read(self._under_way.requests)
+        if max(map(sub, counts, known)) <= 0:
             return
         each = self._under_way.typical / self._request
-        for place, requests in enumerate(unheard):
+        for place, requests in enumerate(map(sub, counts, known)):
             if requests > 0 and len(view.candidates[place].cards or ()) <= 1:
                 costs[place] += requests * each
 

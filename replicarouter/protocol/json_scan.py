@@ -20,6 +20,9 @@ WINDOW = 65536
 _BRACKET_COST = 64
 """A bracket takes about as long as this many bytes of content."""
 
+MOST_DEEP = 1024
+"""Levels of nesting; no parser that an engine has takes more."""
+
 _FIELDS_A_STEP = 256
 _LONGEST_NAME = 256
 """Bytes; a longer name is none that anybody asks for."""
@@ -31,6 +34,7 @@ _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^\s"{}\[\],:]++')
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_OPENINGS = re.compile(rb"[\[{ \t\n\r]++")
 _STRING = rb'"[^"\\]{0,4096}+(?:\\.[^"\\]{0,4096}+){0,64}+"'
 """Not of any length: beyond some, to look for the next quote is faster than an expression."""
 
@@ -142,8 +146,11 @@ def _after_nested(body: bytes, at: int) -> Steps:
         if byte is None:
             raise BadJson
         if byte in _OPENING:
-            depth += 1
-            at += 1
+            run = at
+            at = _end(_OPENINGS, body, at)
+            depth += body.count(b"[", run, at) + body.count(b"{", run, at)
+            if depth > MOST_DEEP:
+                raise BadJson
         elif byte in _CLOSING:
             depth -= 1
             at += 1

@@ -21,7 +21,7 @@ from replicarouter.protocol.json_scan import (
 MOST_AT_ONCE = 2**19
 """Bytes that are parsed in one go."""
 
-MOST_BUILT = 2**21
+MOST_BUILT = 2**22
 """Bytes that are built of one value; images and the like, which are hashed, do not count. A prompt's keys
 need half a million characters; what stands behind is left off."""
 
@@ -41,6 +41,8 @@ _HASHED_A_STEP = 2**22
 _BUILT_A_STEP = 2**15
 _VALUE_COST = 64
 """To find a value and to call a parser for it takes at least as long as this many bytes of it."""
+_CONTAINER_COST = 48
+"""The same for a list or an object, which the garbage collector looks at again and again."""
 _MOST_NESTED = 5
 """As an image in a conversation is: in the list of messages, a message, its parts, one of them, its URL."""
 
@@ -114,6 +116,7 @@ class ValueBuilder:
             if end > at:
                 several = self._parsed(b"[%b]" % body[at : end - 1])
                 values.extend(several if type(several) is list else [several])
+                self._built += _CONTAINER_COST * (body.count(b"[", at, end) + body.count(b"{", at, end))
                 at = after_space(body, end)
             else:
                 value, at = yield from self._value(at, nested)

@@ -15,12 +15,13 @@ there is, and no more than this. Up to twice as many it keeps when they are give
 class CommonBodyMemory(BodyMemory):
     """The bound is over the bodies of all workers."""
 
-    __slots__ = ("_reserved", "_seat")
+    __slots__ = ("_block", "_reserved", "_seat")
 
     def __init__(self, most: int, seat: Seat) -> None:
         super().__init__(most)
         self._seat = seat
         self._reserved = 0
+        self._block = 0
 
     def take(self, count: int) -> bool:
         """Note `count` more bytes as held; False, and nothing noted, when there is no room for them."""
@@ -46,20 +47,17 @@ class CommonBodyMemory(BodyMemory):
     def give_back(self, count: int) -> None:
         """These bytes are held no longer."""
         self.held = held = self.held - count
-        block = self._block
-        if self._reserved - held > 2 * block:
-            self._seat.give_bytes(self._reserved - held - block)
-            self._reserved = held + block
-
-    @property
-    def _block(self) -> int:
-        return min(self.most >> 10, MOST_BLOCK)
+        if self._reserved - held > 2 * self._block:
+            kept = held + self._block
+            self._seat.give_bytes(self._reserved - kept)
+            self._reserved = kept
 
     def _reserve(self, needed: int, most: int) -> bool:
         """Set so many bytes aside, and a block beside them if there is room for it."""
         more = needed - self._reserved
         if more <= 0:
             return True
+        self._block = min(self.most >> 10, MOST_BLOCK)
         for further in (more + self._block, more):
             if self._seat.take_bytes(further, most):
                 self._reserved += further

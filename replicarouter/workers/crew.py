@@ -199,6 +199,11 @@ class Crew:
                 os.kill(member.pid, SIGKILL)
             return
         log.info("worker replaced", extra={"worker": member.seat, "pid": member.pid})
+        # Stored responses are known to those who have seen them; what policies know comes back by itself.
+        for other in self._members:
+            if other is not member and other.bus.open:
+                member.bus.send("made", await other.bus.ask("made"))
+                break
 
     def _living(self) -> Iterator[Member]:
         return (member for member in self._members if member.pid)

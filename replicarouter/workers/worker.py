@@ -171,12 +171,11 @@ class Post:
         self._mirror.adopt(portraits)
         self._plane.note_cooling()
 
-    def apply(self, settings: Settings, portraits: Sequence[Portrait]) -> None:
-        """Go on by other settings, and the fleet under them."""
+    def apply(self, settings: Settings) -> None:
+        """Go on by other settings; the fleet under them has been told before."""
         self._settings = settings
         logs.set_level(settings.log.level)
         self._plane.apply(settings, self._plane.check(settings))
-        self.adopt(portraits)
         self._plane.replan(settings)
 
     def say_draining(self) -> None:
