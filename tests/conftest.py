@@ -18,6 +18,7 @@ from tests.fakes.workers import WORKERS, WorkersRouter
 async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[StartRouter]:
     """Afterwards all clients leave, and the ledger must settle with no error in the log."""
     routers: list[RunningRouter] = []
+    served: list[WorkersRouter] = []
     fakes: list[FakeReplica] = []
     async with AsyncExitStack() as stack:
 
@@ -30,8 +31,8 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
                 stack.push_async_callback(replica.stop)
                 await replica.listen()
             if WORKERS:
-                served = await WorkersRouter.start(replicas, tmp_path, **options)
-                router = cast(RunningRouter, served)
+                served.append(await WorkersRouter.start(replicas, tmp_path, **options))
+                router = cast(RunningRouter, served[-1])
             else:
                 router = await RunningRouter.start(replicas, tmp_path, **options)
             routers.append(router)
@@ -47,3 +48,4 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
                 await router.settled()
     assert [fault for replica in fakes for fault in replica.faults] == []
     assert [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []
+    assert [complaint for one in served for complaint in one.complaints] == []

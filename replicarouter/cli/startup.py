@@ -86,13 +86,15 @@ def start_up_block(
         else ""
     )
     admin = f"http://{_in_url(settings.admin.host)}:{admin_port}" if admin_port else "off"
+    each = " for each worker" if settings.workers > 1 else ""
     lines = [
         f"replicarouter {__version__}",
         f"  clients      {'https' if settings.tls.cert else 'http'}://{_in_url(settings.host)}:{port}",
         f"  operators    {admin}",
+        *((f"  workers      {settings.workers} processes on this port",) if settings.workers > 1 else ()),
         f"  policy       {_policies(settings)}",
         f"  connector    limit {limit}; the fleet can run {counted(capacity.requests, 'request')}{assumed}",
-        f"  descriptors  {descriptors}; a request takes two",
+        f"  descriptors  {descriptors}{each}; a request takes two",
         f"  settings     read again {reload}",
         f"  replicas     {ready} of {len(replicas)} ready",
         *(f"    {_replica_line(replica)}" for replica in replicas),

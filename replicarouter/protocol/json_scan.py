@@ -20,9 +20,6 @@ WINDOW = 65536
 _BRACKET_COST = 64
 """A bracket takes about as long as this many bytes of content."""
 
-MOST_DEEP = 1024
-"""Levels of nesting; no parser that an engine has takes more."""
-
 _FIELDS_A_STEP = 256
 _LONGEST_NAME = 256
 """Bytes; a longer name is none that anybody asks for."""
@@ -35,6 +32,9 @@ _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^\s"{}\[\],:]++')
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _OPENINGS = re.compile(rb"[\[{ \t\n\r]++")
+_CLOSINGS = re.compile(rb"[\]} \t\n\r]++")
+"""Brackets in a row: of deep nesting there are many."""
+
 _STRING = rb'"[^"\\]{0,4096}+(?:\\.[^"\\]{0,4096}+){0,64}+"'
 """Not of any length: beyond some, to look for the next quote is faster than an expression."""
 
@@ -149,11 +149,15 @@ def _after_nested(body: bytes, at: int) -> Steps:
             run = at
             at = _end(_OPENINGS, body, at)
             depth += body.count(b"[", run, at) + body.count(b"{", run, at)
-            if depth > MOST_DEEP:
-                raise BadJson
         elif byte in _CLOSING:
-            depth -= 1
-            at += 1
+            run = _end(_CLOSINGS, body, at)
+            count = body.count(b"]", at, run) + body.count(b"}", at, run)
+            if count < depth:
+                depth -= count
+                at = run
+            else:
+                depth -= 1
+                at += 1
         elif byte == _QUOTE:
             # A string that reaches over the edge of the window.
             at = yield from after_string(body, at + 1)

@@ -5,7 +5,7 @@ import asyncio
 from replicarouter.admission.bell import Poll
 from replicarouter.clock import Clock
 from replicarouter.commons.deference import Deferences
-from replicarouter.commons.layout import ALL_WAITING_FOR_SLOT
+from replicarouter.commons.layout import ALL_SLOTS, ALL_WAITING_FOR_SLOT
 from replicarouter.commons.seat import Seat
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.proxy.slots import Slots
@@ -44,7 +44,7 @@ class CommonSlots(Slots):
         """Take a slot for the replica that owns `row` if one is free, and nobody waits who could have it."""
         if self._unlimited:
             return True
-        if self._header[ALL_WAITING_FOR_SLOT] and self._somebody_could():
+        if self._header[ALL_WAITING_FOR_SLOT] and self._would_overtake(row):
             return False
         if self._exact:
             return self._common.take(row, self.limit, self._limit_per_replica)
@@ -140,9 +140,13 @@ class CommonSlots(Slots):
                 return one
         return None
 
-    def _somebody_could(self) -> bool:
-        """Whether there is a slot for one of those that wait, here or elsewhere."""
-        return self._first() is not None or any(self._free(row) for _, row, _ in self._common.others())
+    def _would_overtake(self, row: int) -> bool:
+        """Whether a newcomer for `row` would take the slot of one that waits, here or elsewhere."""
+        header = self._header
+        scarce = self.limit and header[ALL_SLOTS] + header[ALL_WAITING_FOR_SLOT] >= self.limit
+        wanted = {waiter[1] for waiter in self._waiters if not waiter[0].done()}
+        wanted.update([other for _, other, _ in self._common.others()])
+        return any(self._free(one) for one in wanted if scarce or one == row)
 
     def _tell(self) -> None:
         oldest: dict[int, float] = {}

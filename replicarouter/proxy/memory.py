@@ -7,7 +7,6 @@ from typing import Protocol
 
 from replicarouter.errors import Overloaded
 
-
 MUCH = 2**25
 """Bytes given back after which the C library is asked to give memory back to the system, too, which it does
 not do by itself with pieces that lie between others; and most that are on their way through meanwhile."""

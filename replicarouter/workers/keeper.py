@@ -78,6 +78,7 @@ class Keeper:
         self._lag = LoopLag(self._clock)
         self._processes = Processes(self._crew.pids)
         self._memories: dict[int, dict[str, Remembered]] = {}
+        self._dropped: dict[str, Remembered] = {}
         self._settled: dict[int, dict[str, int]] = {}
         self._aliases = dict(settings.aliases)
         self.draining = False
@@ -258,7 +259,9 @@ class Keeper:
     def _ended(self, seat: int) -> None:
         """The worker in this seat has died: what it held is free, what it had in flight has ended."""
         self._commons.vacate(seat)
-        self._memories.pop(seat, None)
+        for model, memory in self._memories.pop(seat, {}).items():
+            dropped = memory._replace(entries=0, bytes=0)
+            self._dropped[model] = self._dropped.get(model, Remembered()).plus(dropped)
         settled = self._settled.setdefault(seat, {})
         for endpoint, count in self.ledger.lost_by(seat, settled).items():
             settled[endpoint] = settled.get(endpoint, 0) + count
@@ -280,10 +283,13 @@ class Keeper:
         return max(self._lag.seconds, *(seat.floats[LAG] for seat in self._commons.seats))
 
     def _all_memories(self) -> dict[str, Remembered]:
-        sums: dict[str, Remembered] = {}
+        """What the workers' policies remember, each for itself and much the same: as many entries as one has, the
+        bytes of all, and all that was ever dropped."""
+        sums = dict(self._dropped)
         for memories in self._memories.values():
             for model, memory in memories.items():
-                sums[model] = sums.get(model, Remembered()).plus(memory)
+                before = sums.get(model, Remembered())
+                sums[model] = before.plus(memory)._replace(entries=max(before.entries, memory.entries))
         return sums
 
     async def _open_admin(self) -> None:

@@ -204,8 +204,8 @@ def test_reference_has_a_row_for_every_setting(run: Run) -> None:
 
 def test_reference_says_what_this_version_does_not_do(run: Run) -> None:
     lines = run("reference")[1].splitlines()
-    (workers,) = (line for line in lines if line.startswith("| `workers`"))
-    assert workers.endswith("(in this version only the default) |")
+    (role,) = (line for line in lines if line.startswith("| `replicas[].role`"))
+    assert role.endswith("(in this version only the default) |")
 
 
 def test_output_that_nobody_reads_any_more_is_no_error() -> None:

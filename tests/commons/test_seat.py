@@ -1,4 +1,4 @@
-"""What one worker may take with the others' leave; more is in the tests of memory, callers, heads and slots."""
+"""What one worker may take with the leave of the others; more is in the tests of its parts."""
 
 import os
 

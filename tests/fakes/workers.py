@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from replicarouter.settings import load_settings
+from tests.fakes.certificates import trusting
 from tests.fakes.replica import FakeReplica
 from tests.fakes.running import Doors, document_of, free_port
 from tests.fakes.served import STARTS
@@ -55,6 +56,8 @@ class WorkersRouter(Doors):
         config = folder / "workers.yaml"
         config.write_text(json.dumps(document))
         router = cls(config, document, workers)
+        if cert := document.get("tls", {}).get("cert"):
+            router.tls = trusting(Path(cert))
 
         async def listens() -> bool:
             assert router.process.poll() is None, router.output

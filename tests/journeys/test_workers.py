@@ -310,13 +310,13 @@ async def test_other_settings_reach_all_workers(serve: Serve, tmp_path: Path) ->
 
 async def test_a_drain_lets_streams_of_all_workers_finish(serve: Serve) -> None:
     gate = asyncio.Event()
-    router = await serve(
-        FakeReplica(held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)),
-        flags=TWO,
-    )
+    streaming = held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)
+    replica = FakeReplica(streaming)
+    router = await serve(replica, flags=TWO)
     clients = [await router.begin(chat()) for _ in range(8)]
     for client in clients:
         await client.wire.expect(event("1"))
+    replica.script = reply(OK)
     router.process.send_signal(signal.SIGTERM)
 
     async def refused() -> bool:

@@ -36,7 +36,7 @@ def test_defaults_written_out_are_not_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "names"),
     [
-        ({"workers": 2}, ["workers"]),
+        ({"workers": 2}, []),
         (
             {"replicas": [{"url": URL, "role": "prefill"}, {"url": "http://b", "role": "decode"}]},
             ["replicas[0].role", "replicas[1].role"],
