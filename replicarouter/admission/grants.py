@@ -7,10 +7,11 @@ from random import Random
 
 from replicarouter.admission.common_lease import CommonLease
 from replicarouter.admission.decisions import Case, Draft
-from replicarouter.admission.desk import Desks
+from replicarouter.admission.desk import Desk, Desks
 from replicarouter.admission.holds import Holds
 from replicarouter.admission.lease import Lease
 from replicarouter.admission.queue import Queue
+from replicarouter.admission.shadow import Advice
 from replicarouter.clock import Clock
 from replicarouter.commons.callers import NOBODY
 from replicarouter.commons.layout import ALL_QUEUED
@@ -101,30 +102,40 @@ class Grants:
                 choice = self._heeded(choice, desk.policy, request, view, draft)
                 if isinstance(choice, Wait):
                     return choice
-            account = desk.book.account(exchange.caller)
             if self._seat is None:
                 advice = desk.choose(request, exchange, choice, view)
-                lease = Lease(self._ledger, choice, exchange, account)
+                lease = Lease(self._ledger, choice, exchange, desk.book.account(exchange.caller))
             else:
-                advice = None if desk.shadow is None else desk.advise(request, view)
-                # Where nobody can have to wait for room, nobody asks what a caller holds.
-                place = account.place if pool.bounded else NOBODY
-                most = choice.limit if choice.trial else choice.most
-                if not self._seat.lease(choice.row, most, place):
+                shared = self._share(desk, request, exchange, choice, view)
+                if shared is None:
                     candidates = _with_room(candidates)
                     continue
-                desk.choose(request, exchange, choice, view, advice)
-                lease = CommonLease(self._seat, choice, exchange, account, place)
+                lease, advice = shared
             if draft is not None:
                 decisions.keep(draft, choice, advice)
             exchange.leased_at = now
             exchange.replica = choice.name
             if self._queue.waiters:
-                self._queue.shift(account)
+                self._queue.shift(lease.account)
             if desk.learns:
                 desk.sent(request, exchange, choice, advice, now)
             return lease
         return None
+
+    def _share(
+        self, desk: Desk, request: InferenceRequest, exchange: Exchange, choice: Replica, view: View
+    ) -> tuple[Lease, Advice | None] | None:
+        """A lease of room that all workers have in common; None when another one was faster."""
+        assert self._seat is not None
+        account = desk.book.account(exchange.caller)
+        advice = None if desk.shadow is None else desk.advise(request, view)
+        most = choice.limit if choice.trial else choice.most
+        # Where nobody has to wait for room, nobody asks what a caller holds.
+        place = account.place if most else NOBODY
+        if not self._seat.lease(choice.row, most, place):
+            return None
+        desk.choose(request, exchange, choice, view, advice)
+        return CommonLease(self._seat, choice, exchange, account, place), advice
 
     def _draft(self, case: Case) -> Draft | None:
         """What is to be recorded of this decision, None for nothing."""

@@ -51,6 +51,10 @@ class Head(NamedTuple):
         return self.only in {ANY, row} and row not in self.tried
 
 
+Claim = tuple[float, float, int, Head]
+"""Of a head: its caller's turn, since when it waits, what its caller holds."""
+
+
 def write(place: Place, heads: Sequence[Head]) -> None:
     """Tell the others of these. To be called under the lock."""
     cells, floats = place.heads, place.head_floats
@@ -109,22 +113,22 @@ def first_of(heads: Iterable[Head], held: "memoryview[int]", turns: "memoryview[
     if len(found) < 2:
         return found[0] if found else None
     rank = min([head.rank for head in found])
-    books: dict[int, list[Head]] = {}
+    books: dict[int, list[Claim]] = {}
     for head in found:
         if head.rank == rank:
             at = head.caller * CALLER
-            now = head
+            claim = (head.turn, head.since, head.held, head)
             if head.caller != NOBODY:
-                now = head._replace(held=held[at + CALLER_HELD], turn=turns[at + CALLER_TURN])
-            books.setdefault(head.book, []).append(now)
+                claim = (turns[at + CALLER_TURN], head.since, held[at + CALLER_HELD], head)
+            books.setdefault(head.book, []).append(claim)
     return min((_fairest(each) for each in books.values()), key=lambda head: head.since)
 
 
-def _fairest(heads: Sequence[Head]) -> Head:
-    level = min([(head.held + 1) / head.weight for head in heads])
+def _fairest(claims: Sequence[Claim]) -> Head:
+    level = min([(held + 1) / head.weight for _, _, held, head in claims])
     # None is left where the quotients are too large for a float: nothing is said of them.
-    below = [head for head in heads if head.held / head.weight < level] or heads
-    return min(below, key=lambda head: (head.turn, head.since))
+    below = [claim for claim in claims if claim[2] / claim[3].weight < level] or claims
+    return min(below)[3]
 
 
 def _starts(place: Place) -> range:

@@ -283,8 +283,8 @@ class Keeper:
         return max(self._lag.seconds, *(seat.floats[LAG] for seat in self._commons.seats))
 
     def _all_memories(self) -> dict[str, Remembered]:
-        """What the workers' policies remember, each for itself and much the same: as many entries as one has, the
-        bytes of all, and all that was ever dropped."""
+        """What the policies of the workers remember, all much the same: as many entries as one has, the bytes
+        of all, and all that was ever dropped."""
         sums = dict(self._dropped)
         for memories in self._memories.values():
             for model, memory in memories.items():

@@ -283,7 +283,7 @@ def test_empty_token_is_no_token(tmp_path: Path) -> None:
 
 
 def test_setting_of_a_later_version_is_refused_with_its_origin(tmp_path: Path) -> None:
-    told = message(f"replicas: [{{url: '{URL}', role: decode}}]", tmp_path)
+    told = message(f"port: 0\nreplicas: [{{url: '{URL}', role: decode}}]", tmp_path)
     assert "line 2) is refused: this version does not offer it yet; leave it out" in told
     assert "replicas[0].role: 'decode'" in told
 
