@@ -45,6 +45,9 @@ GC_THRESHOLD = 20_000
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 """The first of these drains, the second ends at once."""
 
+NO_WORKERS = "no workers"
+"""Stands for a signal: workers that end cannot be replaced any more, and a new router is needed."""
+
 log = logging.getLogger(__name__)
 
 
@@ -59,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop: 0 after a drain, 1 when a port is taken or a second signal came."""
+    """Serve until told to stop: 0 after a drain, 1 when a port is taken, a second signal came or there can be
+    no workers any more."""
 
     def load() -> Settings:
         return settings_from(arguments, os.environ).settings
@@ -122,7 +126,7 @@ async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
     if crew is None:
         router = Router(settings, origin=order.origin)
     else:
-        router = crew.keeper(settings, order.origin, lambda: signals.put_nowait("no workers"))
+        router = crew.keeper(settings, order.origin, lambda: signals.put_nowait(NO_WORKERS))
     manager = ServiceManager.of(os.environ, os.getpid())
     loop = asyncio.get_running_loop()
     this = asyncio.current_task()
@@ -167,9 +171,11 @@ async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
     gc.set_threshold(GC_THRESHOLD)
     manager.ready(_status(router))
     reloads.start(manager.keep_alive(partial(_status, router)), "tell the service manager")
-    log.info("draining", extra={"signal": await signals.get(), "in_flight": router.in_flight})
+    reason = await signals.get()
+    log.info("draining", extra={"signal": reason, "in_flight": router.in_flight})
     try:
-        return await _wind_down(router, signals, manager)
+        status = await _wind_down(router, signals, manager)
+        return 1 if reason == NO_WORKERS else status
     finally:
         await reloads.close()
 

@@ -65,7 +65,7 @@ class SlotTable:
 
     def take(self, row: int, most: int, most_here: int) -> bool:
         """Take one slot for a connection to the replica of `row`; False where `most` are taken in all, or
-        `most_here` to this replica."""
+        `most_here` to this replica. What has no limit is not counted."""
         header = self._header
         self._acquire()
         header[HOLDER] = self._mark
@@ -73,26 +73,30 @@ class SlotTable:
             at, totals = row + SLOTS, self._totals
             if (most and header[ALL_SLOTS] >= most) or (most_here and totals[at] >= most_here):
                 return False
-            self._rows[at] += 1
-            totals[at] += 1
-            header[ALL_SLOTS] += 1
-            self._gauges[SLOTS_HELD] += 1
+            if most:
+                self._gauges[SLOTS_HELD] += 1
+                header[ALL_SLOTS] += 1
+            if most_here:
+                self._rows[at] += 1
+                totals[at] += 1
             return True
         finally:
             header[HOLDER] = 0
             self._release()
 
-    def give(self, row: int) -> None:
-        """Give one back that was taken so."""
+    def give(self, row: int, most: int, most_here: int) -> None:
+        """Give one back that was taken so, under the same limits."""
         header = self._header
         self._acquire()
         header[HOLDER] = self._mark
         try:
-            at = row + SLOTS
-            self._rows[at] -= 1
-            self._totals[at] -= 1
-            header[ALL_SLOTS] -= 1
-            self._gauges[SLOTS_HELD] -= 1
+            if most:
+                self._gauges[SLOTS_HELD] -= 1
+                header[ALL_SLOTS] -= 1
+            if most_here:
+                at = row + SLOTS
+                self._rows[at] -= 1
+                self._totals[at] -= 1
         finally:
             header[HOLDER] = 0
             self._release()

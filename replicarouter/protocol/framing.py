@@ -131,9 +131,9 @@ def _ends_chunk(data: bytes, at: int) -> bool:
     return data.startswith(b"\n") if at == 1 else data.startswith(b"\r\n", at - 2)
 
 
-def _remember(data: bytes, *, line: int) -> None:
-    """`data` is one chunk whose size line, without its end, has `line` bytes."""
-    if line + 2 <= LINE and len(_WHOLE) < REMEMBERED_LINES:
+def _remember(data: bytes, start: int, end: int) -> None:
+    """`data` ends with a chunk. It is nothing else if the size line of it, which ends at `end`, begins it."""
+    if not start and end + 2 <= LINE and len(_WHOLE) < REMEMBERED_LINES:
         _WHOLE[data[:LINE]] = len(data)
 
 
@@ -168,15 +168,13 @@ class Chunked:
         start = end = -1  # of the last size line
         while at <= size:
             if at == size and data.endswith(b"\r\n"):
-                if not start:
-                    _remember(data, line=end)
+                _remember(data, start, end)
                 self._left = 0
                 return -1
             if at and not _ends_chunk(data, at):
                 raise BadFraming("chunk data longer than its size")
             self._left = 0
-            start = at if self._between else -1
-            end = data.find(b"\r\n", at)
+            start, end = at, data.find(b"\r\n", at)
             if end < 0:
                 self._keep(data[at:], MAX_LINE)
                 return -1

@@ -155,8 +155,8 @@ def _after_nested(body: bytes, at: int) -> Steps:
             if count < depth:
                 depth -= count
                 at = run
-            else:
-                depth -= 1
+            while depth and at < run:
+                depth -= body[at] in _CLOSING
                 at += 1
         elif byte == _QUOTE:
             # A string that reaches over the edge of the window.

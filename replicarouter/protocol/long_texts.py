@@ -3,7 +3,7 @@ takes a parser longer than all that is to be known of them.
 """
 
 from collections.abc import Mapping
-from random import getrandbits
+from random import Random
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
@@ -19,9 +19,10 @@ MOST_SEEN = 50_000
 _BACKSLASH = ord("\\")
 
 
-def lift(body: bytes) -> tuple[bytes, dict[str, Opaque]]:
+def lift(body: bytes, chance: Random) -> tuple[bytes, dict[str, Opaque]]:
     """The body with a name in the place of each long text without quotation marks, and what the names stand
-    for. It is JSON when the body is, as far as that depends on what was left in it."""
+    for: by `chance`, so that no body can contain one. It is JSON when the body is, as far as that depends on
+    what was left in it."""
     parts: list[bytes] = []
     lifted: dict[str, Opaque] = {}
     begin, at = 0, _STRIDE
@@ -31,7 +32,7 @@ def lift(body: bytes) -> tuple[bytes, dict[str, Opaque]]:
         if closing < 0:
             break
         if opening >= 0 and _is_long(body, opening, closing):
-            name = f"{getrandbits(128):032x}"
+            name = f"{chance.getrandbits(128):032x}"
             raw = memoryview(body)[opening + 1 : closing]
             lifted[name] = Opaque(xxh3_64_intdigest(raw), len(raw), first_text(raw))
             parts += (body[begin : opening + 1], name.encode())

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from random import randrange
+from random import Random
 from typing import Any
 
 import orjson
@@ -113,7 +113,7 @@ def understand(
     return _asked(endpoint, fields)
 
 
-def is_plain(body: bytes) -> bool:
+def is_plain(body: bytes, chance: Random) -> bool:
     """Whether a large JSON body can be parsed in one go: judged by samples, since to count all marks would
     take longer than to parse it. They stand anywhere, so that nobody can write around them."""
     if len(body) <= LARGE:
@@ -121,7 +121,7 @@ def is_plain(body: bytes) -> bool:
     if len(body) > _LARGEST_PLAIN:
         return False
     stride = len(body) // _SAMPLES
-    starts = (place * stride + randrange(max(stride - _SAMPLE, 1)) for place in range(_SAMPLES))
+    starts = (place * stride + chance.randrange(max(stride - _SAMPLE, 1)) for place in range(_SAMPLES))
     sample = b"".join([body[at : at + _SAMPLE] for at in starts])
     cost = len(sample) // 2
     for mark, price in _NANOSECONDS:
@@ -130,11 +130,11 @@ def is_plain(body: bytes) -> bool:
     return cost * len(body) <= _LONGEST_PARSE * len(sample)
 
 
-def understand_plain(endpoint: Endpoint, body: bytes) -> InferenceRequest | None:
+def understand_plain(endpoint: Endpoint, body: bytes, chance: Random) -> InferenceRequest | None:
     """Read what routing needs from a large JSON body in one go; None when that could take long. A long text
     is an `Opaque` in its `fields`, as in those of `understand_large`. Raises `InvalidRequest`."""
-    rest, lifted = lift(body)
-    if not is_plain(rest):
+    rest, lifted = lift(body, chance)
+    if not is_plain(rest, chance):
         return None
     try:
         fields = _json(rest)

@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +29,8 @@ __all__ = ("Connector", "Pooled", "Receiver", "ReplicaConnection")
 
 _NO_ANSWERS: deque[Any] = deque(maxlen=0)
 
-_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Linux has it; tcp(7)."""
+_QUICK_ACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
+"""tcp(7)."""
 
 
 class Receiver(Protocol):
@@ -168,11 +169,11 @@ class Connector(TCPConnector):
             transport = protocol.transport
             fresh = limit is None or monotonic() - since <= limit
             if fresh and transport is not None and not transport.is_closing():
-                assert isinstance(protocol, ReplicaConnection)
                 self._acquired.add(protocol)
                 if self._limit_per_host:
                     self._acquired_per_host[key].add(protocol)
-                return protocol.pooled
+                pooled: Pooled = protocol.pooled  # type: ignore[attr-defined] # All are of our kind.
+                return pooled
             protocol.close()
         return None
 

@@ -19,7 +19,7 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
-from replicarouter.proxy.inbound import Ahead, Heading, InboundRequest, KnownHeads, WholeBody
+from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
 from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
@@ -100,6 +100,7 @@ class ClientConnection(RequestHandler):
         "_head_begun",
         "_head_name",
         "_head_timer",
+        "_known_head",
         "_known_heads",
         "_payload",
         "_session",
@@ -118,6 +119,7 @@ class ClientConnection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_begun = self._eof = self.full = False
         self._head_name = 0
+        self._known_head = NO_HEAD
         self._known_heads = front.known_heads
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
@@ -135,15 +137,29 @@ class ClientConnection(RequestHandler):
         self.task = asyncio.current_task()
         try:
             while not self._force_close:
-                request = await self._next_request()
-                keep_alive = request is not None and await self._answer(request)
+                request = None
+                if not self._messages:
+                    request = await self._wait()
+                    self._waiter = None
+                request = request or self._parsed_request()
+                if request is None:
+                    break
+                self._request_in_progress = True
+                payload = self._payload = request.content
+                try:
+                    keep_alive = await self._front.handle(request)
+                finally:
+                    self._request_in_progress = False
+                    self._payload = None
+                    if self._handler_waiter is not None:
+                        self._tell_handled(self._handler_waiter)
+                if self._upgraded or not payload.is_eof():
+                    keep_alive = await self._wind_up(payload, keep_alive)
                 if not keep_alive or self._close or self._force_close:
                     break
                 self._await_another()
                 if self._messages:
-                    # Who sends requests ahead holds up nobody, nor do answers pile up that he does not take.
-                    with suppress(ConnectionError):
-                        await (self._drain_helper() if self.full else asyncio.sleep(0))
+                    await self._give_way()
         finally:
             # Cancelled when the client has left; an answer in the buffer is still written out.
             self._task_handler = None
@@ -158,19 +174,25 @@ class ClientConnection(RequestHandler):
         if transport is not None:
             self._write_watch.see_off(transport)
 
-    async def _next_request(self) -> InboundRequest | None:
-        """Wait for a request; None, and an answer, for what is none."""
-        if not self._messages:
-            if self._head_begun and self._head_timer is None:
-                self._expect_head()
-            come: asyncio.Future[InboundRequest | None] = self._loop.create_future()
-            self._waiter = come  # type: ignore[assignment]
-            try:
-                request = await come
-            finally:
-                self._waiter = None
-            if request is not None:
-                return request
+    async def _give_way(self) -> None:
+        """Who sends requests ahead holds up nobody, nor do answers pile up that he does not take."""
+        with suppress(ConnectionError):
+            await (self._drain_helper() if self.full else asyncio.sleep(0))
+
+    def _tell_handled(self, waiter: "asyncio.Future[None]") -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def _wait(self) -> "asyncio.Future[InboundRequest | None]":
+        """What a request is waited for with; aiohttp says no more than that something has come."""
+        if self._head_begun and self._head_timer is None:
+            self._expect_head()
+        come: asyncio.Future[InboundRequest | None] = self._loop.create_future()
+        self._waiter = come  # type: ignore[assignment]
+        return come
+
+    def _parsed_request(self) -> InboundRequest | None:
+        """The next request that was parsed; None, and an answer, for what is none."""
         message, payload = self._messages.popleft()
         if self._parser is not None:
             self._parser.message_consumed()
@@ -181,24 +203,15 @@ class ClientConnection(RequestHandler):
             return None
         return InboundRequest(Heading(message), payload, self)
 
-    async def _answer(self, request: InboundRequest) -> bool:
-        """Have one request answered; True when the connection can go on with the next."""
-        self._request_in_progress = True
-        payload = self._payload = request.content
-        try:
-            keep_alive = await self._front.handle(request)
-        finally:
-            self._request_in_progress = False
-            self._payload = None
-            if self._handler_waiter is not None and not self._handler_waiter.done():
-                self._handler_waiter.set_result(None)
+    async def _wind_up(self, payload: StreamReader | WholeBody, keep_alive: bool) -> bool:
+        """End what an answered request leaves behind; True when the connection can go on with the next."""
         if not payload.is_eof():
             await self._drop_rest(payload)
             return False
         if self._session is not None:
             await self._bid_farewell()
             return False
-        if self._upgraded and keep_alive:
+        if keep_alive:
             self._decline_upgrade()
         return keep_alive
 
@@ -281,28 +294,29 @@ class ClientConnection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Take a whole request whose head is known as it is, and have anything else parsed."""
         waiter = self._waiter
-        name = None
-        if waiter is not None and not self._head_begun and not waiter.done():
-            taken = self._known_heads.take_apart(data)
-            if taken is not None:
-                name, body = taken
-                heading = self._known_heads.find(name)
-                if heading is not None:
-                    self._request_count += 1
-                    if self._head_timer is not None:
-                        self._head_timer.cancel()
-                        self._head_timer = None
-                    request = InboundRequest(heading, WholeBody(data[body:]), self)
-                    waiter.set_result(request)  # type: ignore[arg-type]
-                    return
-        self._parse(data, name)
-
-    def _parse(self, data: bytes, name: bytes | None) -> None:
-        """Parse; a head that has begun must end in time. `name`: what this read begins with, if it may be a
-        whole request."""
-        if self._session is not None:
-            self._session.take(data)
+        if waiter is None or self._head_begun or waiter.done():
+            if self._session is not None:
+                self._session.take(data)
+            else:
+                self._parse(data)
             return
+        body = self._known_head.body_in(data)
+        if body is None:
+            parts = self._known_heads.take_apart(data)
+            known = None if parts is None else self._known_heads.find(parts)
+            if known is None or (body := known.body_in(data)) is None:
+                self._parse(data, parts)
+                return
+            self._known_head = known
+        self._request_count += 1
+        if self._head_timer is not None:
+            self._head_came()
+        request = InboundRequest(self._known_head.heading, WholeBody(body), self)
+        waiter.set_result(request)  # type: ignore[arg-type]
+
+    def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:
+        """Parse; a head that has begun must end in time. `parts` of the head, if this may be a whole
+        request."""
         parsed = self._request_count
         payload = self._payload
         answering = payload is not None and payload.is_eof()
@@ -310,12 +324,10 @@ class ClientConnection(RequestHandler):
         if payload is not None and not answering and self._messages:
             self._tell_of_breakage(payload)
         if self._request_count != parsed:
-            if name is not None:
-                self._note_head(name)
-            self._head_begun = False
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
+            message = self._messages[-1][0]
+            if parts is not None and isinstance(message, RawRequestMessage):
+                self._head_name = self._known_heads.note(parts, message, self._head_name)
+            self._head_came()
         elif not data:
             return  # aiohttp's way of having buffered bytes parsed
         elif self._waiter is not None and not self._waiter.done():
@@ -325,14 +337,6 @@ class ClientConnection(RequestHandler):
         elif answering:
             # The next head begins behind a request that is still being answered.
             self._head_begun = True
-
-    def _note_head(self, name: bytes) -> None:
-        """A whole request was parsed: its head is remembered if it is the same as that of the last one."""
-        message, known = self._messages[-1][0], self._known_heads
-        before = (self._head_name, known.latest)
-        self._head_name = known.latest = hash(name)
-        if known.latest in before and isinstance(message, RawRequestMessage):
-            known.learn(name, Heading(message))
 
     def _tell_of_breakage(self, payload: StreamReader | WholeBody) -> None:
         """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""
@@ -350,9 +354,7 @@ class ClientConnection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers; the server cancels the handler."""
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        self._head_came()
         self._write_watch.stop()
         self.on_writable = None
         if self._session is not None:
@@ -379,6 +381,12 @@ class ClientConnection(RequestHandler):
         limit = self._front.head_timeout
         if limit > 0:
             self._head_timer = self._loop.call_later(limit, self._head_overdue)
+
+    def _head_came(self) -> None:
+        self._head_begun = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _head_overdue(self) -> None:
         self._head_timer = None

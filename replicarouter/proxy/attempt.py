@@ -18,14 +18,15 @@ from replicarouter.exchange import Exchange, Stage
 from replicarouter.protocol.framing import BadFraming
 from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.refusal import REFUSING, Refusal
-from replicarouter.protocol.response_head import MAX_HEAD, ResponseHead, parse_head
+from replicarouter.protocol.response_head import BODILESS, MAX_HEAD, ResponseHead, parse_head
 from replicarouter.protocol.upgrade import switches, switching_head
 from replicarouter.proxy.errand import Declined, Errand, MayDecline
 from replicarouter.proxy.held import HOLD, HeldAnswer
-from replicarouter.proxy.observe import Observer, StoredResponseObserver, Timings
+from replicarouter.proxy.observe import LARGE, Observer, StoredResponseObserver, Timings, note_usage
 from replicarouter.proxy.relay import ClientLeft, Relay
 from replicarouter.proxy.silence import SilenceWatch
 from replicarouter.proxy.tunnel import Tunnel
+from replicarouter.proxy.upload import Upload
 from replicarouter.proxy.upstream import Link
 from replicarouter.words import counted
 
@@ -227,9 +228,10 @@ class Attempt:
         """Give the client what was held, and whatever follows."""
         self._held = None
         self._commit(held.head, held.data)
-        relay = self._errand.caller.relay
-        if relay is not None and held.surplus:
-            relay.reusable = False
+        if held.surplus:
+            self._reusable = False
+            if self._errand.caller.relay is not None:
+                self._errand.caller.relay.reusable = False
 
     def _commit(self, head: ResponseHead, rest: bytes) -> None:
         """From here on the client has an answer: nothing can be retried any more."""
@@ -240,11 +242,12 @@ class Attempt:
         exchange.head_at = terms.clock()
         exchange.status = head.status
         errand.body.drop()
-        if errand.body.streams and not errand.body.sent:
-            caller.keep_alive = False
-            if head.status >= REFUSED:
-                errand.body.stop()
+        if errand.body.streams:
+            self._cut_upload(errand.body, head)
         self._lease.move(_STREAMING)
+        if len(rest) == head.length and not head.event_stream and self._may_answer_whole(head):
+            self._answer_whole(head, rest)
+            return
         observer = self._observer(head)
         try:
             relay = Relay(self._link, caller, head, observer, self._done)
@@ -260,6 +263,41 @@ class Attempt:
                 relay, exchange, terms.clock, idle=terms.idle, comment_every=terms.sse_keepalive
             )
         relay.begin(client_head(errand, head, terms), rest)
+
+    def _cut_upload(self, body: Upload, head: ResponseHead) -> None:
+        """The answer has begun: if that was before all was sent, the client's connection ends with it."""
+        if not body.sent:
+            self._errand.caller.keep_alive = False
+            if head.status >= REFUSED:
+                body.stop()
+
+    def _may_answer_whole(self, head: ResponseHead) -> bool:
+        return head.status not in BODILESS and self._errand.learn is None and not self._errand.body.streams
+
+    def _answer_whole(self, head: ResponseHead, body: bytes) -> None:
+        """The whole of an answer that is no stream has come at once: what a relay and its observer would do
+        from here on, in one step."""
+        errand, terms = self._errand, self._terms
+        exchange, caller = errand.exchange, errand.caller
+        # Its series of gaps begins to exist with the first answer of a replica, whatever that is.
+        terms.timings.gaps.of((exchange.replica,))
+        transport = caller.connection.transport
+        self._link.protocol.receiver = None
+        if transport is None:
+            self._fail(ClientLeft())
+            return
+        try:
+            transport.write(client_head(errand, head, terms) + body)
+        except RuntimeError:
+            self._fail(ClientLeft())
+            return
+        caller.answered = True
+        self._reusable = head.keep_alive
+        exchange.bytes_out += len(body)
+        exchange.last_byte_at = terms.clock()
+        note_usage(exchange, body[-LARGE:])
+        if not self._done.done():
+            self._done.set_result(None)
 
     def _switch(self, head: ResponseHead, *, asked_for: bool, rest: bytes) -> None:
         """The connection speaks another protocol from here on."""

@@ -18,7 +18,8 @@ class Caller:
 
     `name` is whose request it is, `priority` 0 the most urgent. `forwards`: what it says of other
     addresses goes on to the replica. `keys_stop_here`: its credentials are for this router. `cors`: field
-    lines for its browser. `refusal`: why it may not come in.
+    lines for its browser. `refusal`: why it may not come in. `answered`: it has the whole of a replica's
+    answer, which needed no relay.
     """
 
     relay: "Relay | None" = None
@@ -29,6 +30,7 @@ class Caller:
     forwards = True
     keys_stop_here = False
     cors = b""
+    answered = False
     refusal: RouterError | None = None
 
     def __init__(self, connection: ClientConnection, modern: bool, keep_alive: bool) -> None:
@@ -39,14 +41,18 @@ class Caller:
     @property
     def committed(self) -> bool:
         """Whether the client has a byte of an answer: nothing can be retried any more."""
-        if self.tunnel is not None:
+        if self.answered or self.tunnel is not None:
             return True
         return self.relay is not None and self.relay.committed
+
+    def had_all(self) -> bool:
+        """Whether it has left with all there was of its answer; what the last bytes say is noted then."""
+        return self.relay is not None and self.relay.end_early()
 
     def interrupt(self) -> bool:
         """Stop serving the request; False when its answer is complete, or nobody serves it."""
         answer = self.relay or self.tunnel
-        if self.task is None or (answer is not None and answer.ended):
+        if self.task is None or self.answered or (answer is not None and answer.ended):
             return False
         self.task.cancel()
         return True

@@ -46,9 +46,9 @@ class CommonBodyMemory(BodyMemory):
 
     def give_back(self, count: int) -> None:
         """These bytes are held no longer."""
-        self.held = held = self.held - count
-        if self._reserved - held > 2 * self._block:
-            kept = held + self._block
+        super().give_back(count)
+        if self._reserved - self.held > 2 * self._block:
+            kept = self.held + self._block
             self._seat.give_bytes(self._reserved - kept)
             self._reserved = kept
 

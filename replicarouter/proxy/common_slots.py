@@ -61,7 +61,7 @@ class CommonSlots(Slots):
         if self._unlimited:
             return
         if self._exact:
-            self._common.give(row)
+            self._common.give(row, self.limit, self._limit_per_replica)
         else:
             self._taken -= 1
             if self._reserved - self._taken > 2 * self._block:

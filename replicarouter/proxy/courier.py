@@ -156,8 +156,7 @@ class Courier:
             self._after_failure(error, errand, replica)
         except (asyncio.CancelledError, ClientLeft) as error:
             result = CLIENT_GONE if isinstance(error, ClientLeft) else self._interruption(errand)
-            relay = errand.caller.relay
-            if result == CLIENT_GONE and relay is not None and relay.end_early():
+            if result == CLIENT_GONE and errand.caller.had_all():
                 result, failed = self._judge(errand, None, replica)
                 exchange.outcome = result
             raise

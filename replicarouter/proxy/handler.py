@@ -327,7 +327,7 @@ class Corridor:
     ) -> bool:
         """Answer with an error; once an answer is on its way, end it so that nobody takes it for whole."""
         exchange.outcome = error.code
-        if caller.tunnel is not None:
+        if caller.tunnel is not None or caller.answered:
             return False
         if caller.relay is not None and caller.committed:
             exchange.bytes_out += end_broken(

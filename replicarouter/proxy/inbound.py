@@ -162,7 +162,18 @@ class InboundRequest:
             (name, length.encode() if name.lower() == b"content-length" else value)
             for name, value in message.raw_headers
         ]
-        return message._replace(headers=CIMultiDictProxy(headers), raw_headers=tuple(raw))
+        return type(message)(
+            message.method,
+            message.path,
+            message.version,
+            CIMultiDictProxy(headers),
+            tuple(raw),
+            message.should_close,
+            message.compression,
+            message.upgrade,
+            message.chunked,
+            message.url,
+        )
 
     @property
     def modern(self) -> bool:
@@ -188,33 +199,79 @@ class KnownHeads:
     __slots__ = ("_known", "latest")
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Heading] = {}
+        self._known: dict[tuple[bytes, bytes], KnownHead] = {}
         self.latest = 0
 
-    def take_apart(self, data: bytes) -> tuple[bytes, int] | None:
-        """What names the head in one read that holds a whole request and nothing else, and where the body
-        begins; None for any other read."""
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take_apart(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """What of a head stands before the digits of the length and what behind them, in one read that holds
+        a whole request and nothing else; None for any other read."""
         end = data.find(b"\r\n\r\n", 0, LONGEST_REMEMBERED) + 4
         for name in _LENGTHS:
             at = data.find(name, 0, end)
             if at >= 0:
                 at += len(name)
                 after = data.find(b"\r", at, end)
-                digits = data[at:after]
-                # What stands there must be as plain as what the parser has seen, or the parser decides.
-                if not digits.isdigit() or after - at > _MOST_DIGITS or int(digits) != len(data) - end:
-                    return None
-                return data[:at] + data[after:end], end
+                return (data[:at], data[after:end]) if _says(data[at:after], len(data) - end) else None
         return None
 
-    def find(self, name: bytes) -> Heading | None:
-        """The head of this name, if it is known."""
-        return self._known.get(name)
+    def find(self, parts: tuple[bytes, bytes]) -> "KnownHead | None":
+        """The head of these parts, if it is known."""
+        return self._known.get(parts)
 
-    def learn(self, name: bytes, heading: Heading) -> None:
-        """Remember a head that was parsed, if it says nothing of the body but its length."""
-        if not heading.repeatable:
-            return
-        while len(self._known) >= REMEMBERED_HEADS:
-            del self._known[next(iter(self._known))]
-        self._known[name] = heading
+    def note(self, parts: tuple[bytes, bytes], message: "RequestHead", before: int) -> int:
+        """A whole request was parsed whose head is of these parts: remember it if it comes twice in a row and
+        says nothing of the body but its length. `before` is what this returned for the last one on the same
+        connection."""
+        name = hash(parts)
+        repeated, self.latest = name in (before, self.latest), name
+        heading = Heading(message)
+        if repeated and heading.repeatable:
+            while len(self._known) >= REMEMBERED_HEADS:
+                del self._known[next(iter(self._known))]
+            self._known[parts] = KnownHead(*parts, heading)
+        return name
+
+
+class KnownHead:
+    """One of them: what stands before the digits of the length and what behind them, and what it says."""
+
+    __slots__ = ("_after", "_at", "_before", "heading")
+
+    def __init__(self, before: bytes, after: bytes, heading: Heading) -> None:
+        self._before = before
+        self._after = after
+        self._at = len(before)
+        self.heading = heading
+
+    def body_in(self, data: bytes) -> bytes | None:
+        """The body of a request with this head, if one read is just that."""
+        if not data.startswith(self._before):
+            return None
+        behind = self._after
+        at = data.find(b"\r", self._at)
+        end = at + len(behind)
+        if data.startswith(behind, at) and _says(data[self._at : at], len(data) - end):
+            return data[end:]
+        return None
+
+
+class _NoHead(KnownHead):
+    """Of a connection that has not sent any of them."""
+
+    def __init__(self) -> None:
+        """It stands for no head."""
+
+    def body_in(self, data: bytes) -> bytes | None:  # noqa: ARG002
+        """Nothing begins with it."""
+        return None
+
+
+NO_HEAD: KnownHead = _NoHead()
+
+
+def _says(digits: bytes, length: int) -> bool:
+    """Whether this is that number, and as plain as the parser has seen it: else the parser decides."""
+    return digits.isdigit() and len(digits) <= _MOST_DIGITS and int(digits) == length

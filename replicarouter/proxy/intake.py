@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 from replicarouter.clock import Clock
 from replicarouter.errors import UnsupportedEncoding
@@ -64,6 +65,7 @@ class Intake:
     def __init__(self, memory: BodyMemory, clock: Clock) -> None:
         self.memory = memory
         self._clock = clock
+        self._chance = Random()
 
     async def receive(
         self, request: InboundRequest, asked: Asked, exchange: Exchange, *, most: int, gap: float
@@ -82,7 +84,7 @@ class Intake:
                 return passed
             body = await gathering.whole()
             exchange.bytes_in = len(body.data)
-            return body, await _understand(asked, body.data)
+            return body, await _understand(asked, body.data, self._chance)
         except BaseException:
             gathering.drop()
             raise
@@ -116,11 +118,11 @@ class Intake:
             raise
 
 
-async def _understand(asked: Asked, data: bytes) -> InferenceRequest:
+async def _understand(asked: Asked, data: bytes, chance: Random) -> InferenceRequest:
     """Small bodies and plain ones at once; others in steps, so that streams go on meanwhile."""
     if len(data) <= LARGE or asked.encoded:
         return understand(asked.endpoint, asked.kind, data, encoded=asked.encoded, must_read=asked.must_read)
-    plain = understand_plain(asked.endpoint, data)
+    plain = understand_plain(asked.endpoint, data, chance)
     await asyncio.sleep(0)
     if plain is not None:
         return plain

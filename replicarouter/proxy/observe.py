@@ -43,6 +43,15 @@ class Timings(Protocol):
         """The first answer text, after reasoning, was sent on."""
 
 
+def note_usage(exchange: Exchange, tail: bytes) -> None:
+    """Look for the tokens that an engine has counted, in the last bytes of its answer."""
+    usage = find_usage(tail)
+    if usage is not None:
+        exchange.prompt_tokens = usage.prompt
+        exchange.cached_tokens = usage.cached
+        exchange.completion_tokens = usage.completion
+
+
 class Observer:
     """One answer's watcher. `chunk` is called for every read, so it does next to nothing."""
 
@@ -120,11 +129,7 @@ class Observer:
         """Look once at the last bytes of a whole answer."""
         exchange = self._exchange
         tail = self._tail()
-        usage = find_usage(tail)
-        if usage is not None:
-            exchange.prompt_tokens = usage.prompt
-            exchange.cached_tokens = usage.cached
-            exchange.completion_tokens = usage.completion
+        note_usage(exchange, tail)
         if self._stream and ends_in_error(tail):
             exchange.outcome = UPSTREAM_ERROR
             exchange.in_band_error = True

@@ -11,7 +11,7 @@ from functools import partial
 from signal import SIGKILL, Signals
 from typing import Any
 
-from replicarouter.errors import CannotListen
+from replicarouter.errors import CannotListen, Overloaded
 from replicarouter.tasks import TaskSet
 from replicarouter.workers.bus import Answerer, Bus, Hear
 from replicarouter.workers.nursery import STARTED, Ended, Nursery
@@ -29,6 +29,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds before a worker is replaced that did not live for long: doubled each time, so that one that cannot
 live does not keep a core busy."""
 
+SILENT_FOR = 30.0
+"""Seconds after which a worker that tells nothing of itself hangs. It does so four times a second."""
+
 LONG_LIFE = 30.0
 """Seconds after which the next death of a worker counts as its first."""
 
@@ -39,8 +42,9 @@ class WorkerEnded(Exception):
 
 @dataclass(slots=True)
 class Member:
-    """One seat. `end` is our end of the sockets to its worker until the `bus` has it; `up` is done when the
-    worker listens."""
+    """One seat. `end` is our end of the sockets to its worker until the `bus` has it; `begun`: it has been
+    sent its beginning, and understands what comes after that; `up` is done when it listens; `silent`: seconds
+    for which it has not been heard."""
 
     seat: int
     bus: Bus
@@ -49,6 +53,8 @@ class Member:
     started_at: float
     pid: int = 0
     pause: float = FIRST_PAUSE
+    begun: bool = False
+    silent: float = 0.0
 
 
 class Crew:
@@ -95,13 +101,39 @@ class Crew:
     def broadcast(self, message: bytes, *, but: int | None = None) -> None:
         """Send a packed message to all workers that have begun, or all but one."""
         for member in self._members:
-            if member.seat != but:
+            if member.begun and member.seat != but:
                 member.bus.pass_on(message)
 
     async def ask_all(self, question: str, *facts: Any) -> list[Any]:
         """The answers of all workers; raises `Overloaded` when one gives none."""
-        buses = [member.bus for member in self._members if member.bus.open]
-        return list(await asyncio.gather(*(bus.ask(question, *facts) for bus in buses)))
+        return list(await asyncio.gather(*(bus.ask(question, *facts) for bus in self._buses())))
+
+    async def any_busy(self) -> bool:
+        """Whether some worker has requests. One that gives no answer is busy; one that has ended is not."""
+        buses = self._buses()
+        answers = await asyncio.gather(*(bus.ask("busy") for bus in buses), return_exceptions=True)
+        for bus, answer in zip(buses, answers, strict=True):
+            if not isinstance(answer, Overloaded | bool):
+                raise answer
+            if answer is True or (answer is not False and bus.open):
+                return True
+        return False
+
+    def heard(self, seat: int) -> None:
+        """The worker in this seat has told of itself."""
+        self._members[seat].silent = 0.0
+
+    def watch(self, elapsed: float) -> None:
+        """Kill workers that have not been heard for long: such a one holds its clients up, and the operating
+        system gives it more of them. `elapsed`: seconds since the last time."""
+        for member in self._members:
+            if not member.pid or not member.up.done():
+                continue
+            member.silent += elapsed
+            if member.silent >= SILENT_FOR:
+                member.silent = 0.0
+                log.error("worker hangs, and is killed", extra={"worker": member.seat, "pid": member.pid})
+                _kill(member)
 
     async def stop(self) -> None:
         """Have all of them close, and kill those that do not."""
@@ -114,7 +146,7 @@ class Crew:
                 async with asyncio.timeout(STOPS_WITHIN):
                     await self._gone.wait()
             except TimeoutError:
-                self._kill()
+                self._kill_all()
         asyncio.get_running_loop().remove_reader(self._nursery.fileno())
         self._nursery.close()
 
@@ -148,6 +180,7 @@ class Crew:
     async def _begin(self, member: Member) -> None:
         assert self._beginning is not None
         await member.bus.connect(member.end)
+        member.begun = True
         member.bus.send("begin", self._beginning())
         async with asyncio.timeout(STARTS_WITHIN):
             await member.up
@@ -195,22 +228,26 @@ class Crew:
         except (CannotListen, TimeoutError) as error:
             why = str(error) or "it does not listen"
             log.warning("worker does not start", extra={"worker": member.seat, "why": why})
-            if member.pid:
-                os.kill(member.pid, SIGKILL)
+            _kill(member)
             return
         log.info("worker replaced", extra={"worker": member.seat, "pid": member.pid})
         # Stored responses are known to those who have seen them; what policies know comes back by itself.
         for other in self._members:
             if other is not member and other.bus.open:
-                member.bus.send("made", await other.bus.ask("made"))
-                break
+                with suppress(Overloaded):  # It has ended, or hangs: another one knows as much.
+                    member.bus.send("made", await other.bus.ask("made"))
+                    break
+
+    def _buses(self) -> list[Bus]:
+        """Those of workers that understand."""
+        return [member.bus for member in self._members if member.begun and member.bus.open]
 
     def _living(self) -> Iterator[Member]:
         return (member for member in self._members if member.pid)
 
     def _lost(self, seat: int) -> None:
         """A worker has closed its end. That its process has ended the nursery tells, if that is there."""
-        if self._stopping and self._orphaned:
+        if self._orphaned:
             self._members[seat].pid = 0
             self._note_end()
 
@@ -218,12 +255,18 @@ class Crew:
         if self._stopping and not any(self._living()):
             self._gone.set()
 
-    def _kill(self) -> None:
-        left = [member.pid for member in self._living()]
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, SIGKILL)
+    def _kill_all(self) -> None:
+        left = list(self._living())
+        for member in left:
+            _kill(member)
         log.warning("workers killed", extra={"count": len(left)})
+
+
+def _kill(member: Member) -> None:
+    """End its process, if there is one."""
+    if member.pid:
+        with suppress(ProcessLookupError):
+            os.kill(member.pid, SIGKILL)
 
 
 def _settle(up: "asyncio.Future[None]", error: Exception | None = None) -> None:

@@ -157,7 +157,7 @@ class Keeper:
             raise
         self.warden.start()
         self._tasks.start(self._lag.watch(), "event loop lag")
-        self._tasks.start(every(TICK, self._publish, "tell the workers"), "tell the workers")
+        self._tasks.start(every(TICK, self._tick, "tell the workers"), "tell the workers")
 
     async def drain(self, *, delay: float, limit: float) -> bool:
         """Say not ready at once, refuse new requests after `delay` seconds, wait for those in flight.
@@ -169,7 +169,7 @@ class Keeper:
         await asyncio.sleep(delay)
         self._crew.broadcast(packed("refuse"))
         end = self._clock() + limit
-        while (busy := any(await self._crew.ask_all("busy"))) and (not limit or self._clock() < end):
+        while (busy := await self._crew.any_busy()) and (not limit or self._clock() < end):
             await asyncio.sleep(DRAIN_POLL)
         return not busy
 
@@ -238,6 +238,7 @@ class Keeper:
                 self._recent.remember(failure)
             self._decisions.hear(decisions)
             self._memories[seat] = memories
+            self._crew.heard(seat)
 
         return {
             "answered": about(health.answered),
@@ -274,8 +275,10 @@ class Keeper:
     def _give_up(self, replica: Replica) -> None:
         self._crew.broadcast(packed("give up", replica.name))
 
-    async def _publish(self) -> None:
+    async def _tick(self) -> None:
         self._publisher.publish()
+        # Not by the clock: a keeper that was stopped itself has not heard anybody.
+        self._crew.watch(TICK)
 
     # What is told of all
 

@@ -9,8 +9,11 @@ import select
 import signal
 import socket
 import sys
+import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 from typing import NamedTuple, NoReturn, Self
 
@@ -19,6 +22,12 @@ _ENDED = Struct("!iii")
 """Number of the seat, process id, and how it ended; that it has started is told with the status `STARTED`."""
 
 STARTED = -1_000_000
+
+NOT_STARTED = 71
+"""The exit status of a worker that could not be forked."""
+
+ENDS_WITHIN = 1.0
+"""Seconds in which the nursery has ended that was told to."""
 
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 """Signals that terminals and service managers send to all processes of a service: the keeper acts on them."""
@@ -51,7 +60,7 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _leave(_nurse(theirs, work))
+            _leave(partial(_nurse, theirs, work))
         theirs.close()
         ours.setblocking(False)
         return cls(ours, pid)
@@ -83,10 +92,16 @@ class Nursery:
         return news
 
     def close(self) -> None:
-        """End it, and with it any worker that is left."""
+        """End it, and with it any worker that is left. One that hangs, or was stopped, is killed."""
         self._control.close()
+        end = time.monotonic() + ENDS_WITHIN
         with suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > end:
+                    os.kill(self.pid, signal.SIGKILL)
+                    os.waitpid(self.pid, 0)
+                    return
+                time.sleep(0.002)
 
 
 def _nurse(control: socket.socket, work: Work) -> int:
@@ -113,13 +128,19 @@ def _nurse(control: socket.socket, work: Work) -> int:
             break
         (seat,) = _ORDER.unpack(order)
         end = socket.socket(fileno=ends[0])
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            # No memory, or too many processes: the keeper will try again.
+            end.close()
+            _tell(control, seat, 0, NOT_STARTED)
+            continue
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for one in (control, wake, woken):
                 one.close()
-            _leave(work(seat, end))
+            _leave(partial(work, seat, end))
         end.close()
         seats[pid] = seat
         _tell(control, seat, pid, STARTED)
@@ -143,8 +164,16 @@ def _tell(control: socket.socket, seat: int, pid: int, status: int) -> None:
         control.sendall(_ENDED.pack(seat, pid, status))
 
 
-def _leave(status: int) -> NoReturn:
-    """End a forked process without what the interpreter of its parent had planned for its own end."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+def _leave(work: Callable[[], int]) -> NoReturn:
+    """Do what a forked process is for, and end it without what the interpreter of its parent had planned for
+    its own end."""
+    status = 1
+    try:
+        status = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)

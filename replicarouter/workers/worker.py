@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 import time
 from collections import deque
@@ -18,7 +19,7 @@ from replicarouter.admission.owners import Made
 from replicarouter.commons.layout import CLIENTS, LAG, LINES_DROPPED, TRACES_DROPPED
 from replicarouter.commons.memory import Commons
 from replicarouter.commons.seat import Seat
-from replicarouter.errors import CannotListen, RouterError
+from replicarouter.errors import CannotListen, RouterError, SettingsError
 from replicarouter.fleet.common_ledger import WorkerLedger
 from replicarouter.fleet.health import TICK
 from replicarouter.fleet.mirror import Mirror, Portrait
@@ -38,6 +39,8 @@ from replicarouter.telemetry.recent import Ended
 from replicarouter.workers.bus import Answerer, Bus, Hear, packed
 from replicarouter.workers.floors import Looks
 from replicarouter.workers.messenger import Messenger
+
+log = logging.getLogger(__name__)
 
 NEWS_PERIOD = 0.02
 """Seconds after which the other workers hear what a policy has learned here."""
@@ -173,9 +176,15 @@ class Post:
 
     def apply(self, settings: Settings) -> None:
         """Go on by other settings; the fleet under them has been told before."""
+        try:
+            reception = self._plane.check(settings)
+        except SettingsError as error:
+            # The keeper has found them usable: a file has changed since.
+            log.warning("settings not taken over", extra={"worker": self._seat.index, "why": str(error)})
+            return
         self._settings = settings
         logs.set_level(settings.log.level)
-        self._plane.apply(settings, self._plane.check(settings))
+        self._plane.apply(settings, reception)
         self._plane.replan(settings)
 
     def say_draining(self) -> None:

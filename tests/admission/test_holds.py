@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from replicarouter.admission.grants import QueueRules
 from replicarouter.admission.holds import LONGEST, SHORTEST, Holds
 from replicarouter.admission.queue import Waiter
+from replicarouter.commons.layout import AWAITED
+from replicarouter.commons.memory import Commons
 from replicarouter.errors import QueueTimeout
 from replicarouter.exchange import Stage
+from replicarouter.fleet.common_ledger import WorkerLedger
 from replicarouter.fleet.lifecycle import Event
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import View, Wait
@@ -22,7 +25,7 @@ from tests.admission.conftest import MakeWaiter
 from tests.admission.rig import Last, Patient, Scene, Stubborn, a_plan, a_scene
 from tests.fakes.wire import eventually
 from tests.properties import examples
-from tests.scene import a_replica, a_request, an_exchange, named
+from tests.scene import a_replica, a_request, an_exchange, named, replica_settings
 
 LONG = 60.0
 
@@ -424,3 +427,29 @@ def test_whatever_a_policy_says_no_room_and_no_request_is_lost(
         assert list(ledger.cells) == [0] * len(ledger.cells)
 
     asyncio.run(play())
+
+
+def test_those_held_at_other_workers_count() -> None:
+    commons = Commons(2)
+    ledger, other = WorkerLedger(commons.seat(0)), commons.seat(1)
+    replica = Replica.join(replica_settings(), ledger, 2, commons.add_row())
+    holds = Holds(lambda _: None, ledger.seat)
+    assert (dict(holds.counts), holds.counts.get(replica, 0), holds.has_place(replica)) == ({}, 0, True)
+    other.await_one(replica.row, 2)
+
+    assert (holds.counts.get(replica, 0), holds.has_place(replica)) == (2, False)
+    commons.close()
+
+
+async def test_who_is_held_here_is_counted_for_all(a_waiter: MakeWaiter) -> None:
+    commons = Commons(2)
+    ledger = WorkerLedger(commons.seat(0))
+    replica = Replica.join(replica_settings(), ledger, 2, commons.add_row())
+    holds, waiter = Holds(lambda _: None, ledger.seat), a_waiter()
+    holds.hold(waiter, Wait(replica, 60.0))
+    holds.hold(waiter, Wait(replica, 60.0))
+    assert (commons.totals[replica.row + AWAITED], dict(holds.counts)) == (1, {replica: 1})
+    holds.drop(waiter)
+
+    assert (commons.totals[replica.row + AWAITED], len(holds.counts)) == (0, 0)
+    commons.close()

@@ -72,7 +72,7 @@ def busy(commons: Commons) -> None:
         number += 1
         caller = seat.caller(100 + number % 50, book)
         seat.lease(number % 4 * ROW, 0, caller)
-        seat.slots.take(number % 4 * ROW, 0, 0)
+        seat.slots.take(number % 4 * ROW, 2**40, 2**40)
         seat.take_bytes(1000, 2**40)
         seat.enter_queue()
         seat.begin_waiting(caller, 1.0)
@@ -81,7 +81,7 @@ def busy(commons: Commons) -> None:
         seat.shelf.take("attempts", (str(number % 300),), 1)
         if number % 3:
             seat.end(number % 4 * ROW, caller)
-            seat.slots.give(number % 4 * ROW)
+            seat.slots.give(number % 4 * ROW, 2**40, 2**40)
             seat.give_bytes(1000)
             seat.leave_queue()
             seat.charge(caller, 1.0)
@@ -105,7 +105,7 @@ def test_a_worker_killed_anywhere_leaves_nothing_behind(commons: Commons, fork: 
     other = commons.seat(1)
     caller = other.caller(500, other.book(7))
     assert other.lease(0, 0, caller)
-    assert other.slots.take(ROW, 0, 0)
+    assert other.slots.take(ROW, 9, 9)
     expected = everything(commons)
 
     inside = 0
@@ -213,7 +213,7 @@ def test_sums_are_over_workers_and_replicas(commons: Commons) -> None:
     one.rows[layout.SENT] = 2
     other.rows[layout.SENT] = 3
     other.rows[ROW + layout.SENT] = 4
-    assert other.slots.take(ROW, 0, 0)
+    assert other.slots.take(ROW, 9, 9)
 
     assert (commons.count(0, layout.SENT), commons.total(layout.SENT)) == (5, 9)
     assert (commons.total(SLOTS), commons.totals[ROW + SLOTS]) == (1, 1)

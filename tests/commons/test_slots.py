@@ -11,11 +11,13 @@ def test_limits_are_over_all_workers(commons: Commons) -> None:
     assert other.take(ROW, 3, 2)
     assert not one.is_free(ROW, 3, 2)
     assert not one.take(ROW, 3, 2)
-    one.give(0)
+    one.give(0, 3, 2)
 
     assert one.is_free(ROW, 3, 2)
     assert (commons.header[ALL_SLOTS], commons.totals[SLOTS], commons.totals[ROW + SLOTS]) == (2, 1, 1)
-    assert one.take(ROW, 0, 0)
+    assert one.take(ROW, 0, 0), "what has no limit is not counted"
+    one.give(ROW, 0, 0)
+    assert (commons.header[ALL_SLOTS], commons.totals[ROW + SLOTS]) == (2, 1)
 
 
 def test_what_is_set_aside_counts_as_taken(commons: Commons) -> None:

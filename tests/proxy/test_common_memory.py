@@ -1,5 +1,6 @@
 """Bytes of bodies are bounded over all workers, though not each of them asks the others."""
 
+import asyncio
 import random
 from collections.abc import Iterator
 
@@ -62,6 +63,10 @@ def test_what_is_spare_gives_way_and_leaves_half_to_others(commons: Commons) -> 
 
 
 def take_and_give(commons: Commons, index: int) -> int:
+    return asyncio.run(_take_and_give(commons, index))
+
+
+async def _take_and_give(commons: Commons, index: int) -> int:
     memory, chance = CommonBodyMemory(100_000, commons.seat(index)), random.Random(index)
     held: list[int] = []
     most = 0

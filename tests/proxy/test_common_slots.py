@@ -128,7 +128,7 @@ async def test_a_newcomer_does_not_overtake_who_waits_elsewhere(commons: Commons
     assert one.take_now(A)
     waiting = asyncio.ensure_future(other.wait(A, an_exchange()))
     await eventually(lambda: commons.header[ALL_WAITING_FOR_SLOT] == 1, "waits")
-    one.seat.slots.give(A)
+    one.seat.slots.give(A, 3, 1)
 
     assert not one.take_now(A)
     assert one.take_now(B), "nobody waits for that one"
