@@ -1,9 +1,7 @@
 """Which replica holds a stored response: follow-ups of the Responses API must meet the one that made it."""
 
-import asyncio
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 
 from replicarouter.errors import NoReplica, ResponseNotFound
 from replicarouter.fleet.registry import Fleet, Pool
@@ -14,12 +12,11 @@ OWNER_GONE = "The replica that held this response is gone; send the conversation
 CAPACITY = 65536
 """Responses that are remembered; the least recently used ones are forgotten first."""
 
-NEWS_WITHIN = 0.1
-"""Seconds after which a worker has heard of a response that another one has seen, unless something is wrong:
-news are sent every 20 ms."""
-
 Made = tuple[str, str]
 """A response's id, and the name of the replica that made it."""
+
+AskOthers = Callable[[str], Awaitable[Sequence[Made]]]
+"""What other workers know of a response; nothing when none of them knows it, or tells in time."""
 
 
 class Owners:
@@ -31,11 +28,12 @@ class Owners:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._owners: dict[str, Replica] = {}
+        # By its name: a replica that another worker has seen make it, and that has left since.
+        self._owners: dict[str, Replica | str] = {}
         self._news: deque[Made] | None = None
         self.sharing = False
         """Whether other workers may know more. To be read only."""
-        self._awaited: dict[str, asyncio.Event] = {}
+        self._ask_others: AskOthers | None = None
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -51,7 +49,12 @@ class Owners:
         owner = self._owners.pop(response_id, None)
         if owner is not None:
             self._owners[response_id] = owner
-        return owner
+        return None if isinstance(owner, str) else owner
+
+    def maker(self, response_id: str) -> Sequence[Made]:
+        """The same, as other workers are told of it."""
+        owner = self._owners.get(response_id)
+        return () if owner is None else [(response_id, owner if isinstance(owner, str) else owner.name)]
 
     def destination(self, fleet: Fleet, response_id: str, model: str | None) -> tuple[Pool, Replica | None]:
         """Where a request goes that builds upon a stored response: its pool, and the one replica that will
@@ -62,6 +65,8 @@ class Owners:
         """
         owner = self.find(response_id)
         if owner is None:
+            if response_id in self._owners:
+                raise ResponseNotFound(OWNER_GONE)
             if model is None and len(fleet.pools) > 1:
                 raise ResponseNotFound("This router knows no such response; send the conversation anew.")
             return fleet.pool_for(model), None
@@ -77,10 +82,11 @@ class Owners:
 
     # Workers
 
-    def share(self) -> None:
-        """Collect what is learned from now on for the other workers."""
+    def share(self, ask_others: AskOthers | None = None) -> None:
+        """Collect what is learned from now on for the other workers, and ask them for what is not known."""
         self._news = deque(maxlen=self._capacity)
         self.sharing = True
+        self._ask_others = ask_others
 
     def news(self) -> Sequence[Made]:
         """What was learned since this was asked last."""
@@ -92,37 +98,23 @@ class Owners:
 
     def all(self) -> Sequence[Made]:
         """Everything that is known, for a worker that has just begun."""
-        return [(response_id, replica.name) for response_id, replica in self._owners.items()]
+        return [made for response_id in self._owners for made in self.maker(response_id)]
 
     def hear(self, made: Sequence[Made], fleet: Fleet) -> None:
-        """Another worker has learned this. What a replica has made that has left is not known here."""
-        replicas = {replica.name: replica for replica in fleet} if made else {}
+        """Another worker has learned this."""
         for response_id, name in made:
-            replica = replicas.get(name)
-            if replica is not None:
-                self._keep(response_id, replica)
-            awaited = self._awaited.pop(response_id, None)
-            if awaited is not None:
-                awaited.set()
+            self._keep(response_id, fleet.known(name) or name)
 
     def may_hear_of(self, response_id: str | None) -> bool:
         """Whether another worker may know of a response that is not known here."""
         return self._news is not None and response_id is not None and response_id not in self._owners
 
-    async def heard_of(self, response_id: str) -> None:
-        """Give the news of a response that is not known here time to come: its client may be faster. It
-        costs those some time who name one that nobody knows."""
-        if not self.may_hear_of(response_id):
-            return
-        awaited = self._awaited.setdefault(response_id, asyncio.Event())
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(NEWS_WITHIN):
-                    await awaited.wait()
-        finally:
-            self._awaited.pop(response_id, None)
+    async def hear_of(self, response_id: str, fleet: Fleet) -> None:
+        """Ask the others for a response that is not known here: its client may be faster than the news."""
+        if self._ask_others is not None and self.may_hear_of(response_id):
+            self.hear(await self._ask_others(response_id), fleet)
 
-    def _keep(self, response_id: str, replica: Replica) -> None:
+    def _keep(self, response_id: str, replica: Replica | str) -> None:
         self._owners.pop(response_id, None)
         self._owners[response_id] = replica
         if len(self._owners) > self._capacity:

@@ -95,20 +95,8 @@ class ClientConnection(RequestHandler):
     """A client's connection: aiohttp's parser, with a leaner request loop and events instead of awaits."""
 
     __slots__ = (
-        "_eof",
-        "_front",
-        "_head_begun",
-        "_head_name",
-        "_head_timer",
-        "_known_head",
-        "_known_heads",
-        "_payload",
-        "_session",
-        "_write_watch",
-        "full",
-        "on_writable",
-        "peer",
-        "task",
+        *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
+        *("_payload", "_session", "_write_watch", "full", "on_writable", "peer", "task"),
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:

@@ -251,7 +251,7 @@ class Corridor:
         try:
             response_id = _builds_upon(inference, exchange)
             if response_id is not None and owners.may_hear_of(response_id):
-                await owners.heard_of(response_id)
+                await owners.hear_of(response_id, self._rooms.fleet)
             errand = self._prepare(heading, inference, kind, body, caller, exchange)
         except BaseException:
             body.drop()

@@ -56,6 +56,11 @@ class Member:
     begun: bool = False
     silent: float = 0.0
 
+    @property
+    def understands(self) -> bool:
+        """Whether it can be asked."""
+        return self.begun and self.bus.open
+
 
 class Crew:
     """All seats. `hears` and `answers` say what is done when the worker in a seat says or asks something;
@@ -107,6 +112,20 @@ class Crew:
     async def ask_all(self, question: str, *facts: Any) -> list[Any]:
         """The answers of all workers; raises `Overloaded` when one gives none."""
         return list(await asyncio.gather(*(bus.ask(question, *facts) for bus in self._buses())))
+
+    async def ask_others(self, seat: int, question: str, *facts: Any) -> Any:
+        """The first answer of a worker in another seat that is not empty; an empty one if there is none."""
+
+        async def answer(bus: Bus) -> Any:
+            with suppress(Overloaded):
+                return await bus.ask(question, *facts)
+            return ()
+
+        asked = [answer(member.bus) for member in self._members if member.seat != seat and member.understands]
+        for first in asyncio.as_completed(asked):
+            if said := await first:
+                return said
+        return ()
 
     async def any_busy(self) -> bool:
         """Whether some worker has requests. One that gives no answer is busy; one that has ended is not."""
@@ -233,14 +252,14 @@ class Crew:
         log.info("worker replaced", extra={"worker": member.seat, "pid": member.pid})
         # Stored responses are known to those who have seen them; what policies know comes back by itself.
         for other in self._members:
-            if other is not member and other.bus.open:
+            if other is not member and other.understands:
                 with suppress(Overloaded):  # It has ended, or hangs: another one knows as much.
                     member.bus.send("made", await other.bus.ask("made"))
                     break
 
     def _buses(self) -> list[Bus]:
         """Those of workers that understand."""
-        return [member.bus for member in self._members if member.begun and member.bus.open]
+        return [member.bus for member in self._members if member.understands]
 
     def _living(self) -> Iterator[Member]:
         return (member for member in self._members if member.pid)

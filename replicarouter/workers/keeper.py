@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from replicarouter import __version__
@@ -254,14 +255,14 @@ class Keeper:
     async def _page(self) -> bytes:
         return self._exposition.page()
 
-    def _answers_of(self, _seat: int) -> dict[str, Callable[..., Any]]:
-        return {"page": self._page}
+    def _answers_of(self, seat: int) -> dict[str, Callable[..., Any]]:
+        return {"page": self._page, "maker": partial(self._crew.ask_others, seat, "maker")}
 
     def _ended(self, seat: int) -> None:
         """The worker in this seat has died: what it held is free, what it had in flight has ended."""
         self._commons.vacate(seat)
         for model, memory in self._memories.pop(seat, {}).items():
-            dropped = memory._replace(entries=0, bytes=0)
+            dropped = Remembered(outlived=memory.outlived, cut=memory.cut)
             self._dropped[model] = self._dropped.get(model, Remembered()).plus(dropped)
         settled = self._settled.setdefault(seat, {})
         for endpoint, count in self.ledger.lost_by(seat, settled).items():
@@ -292,7 +293,8 @@ class Keeper:
         for memories in self._memories.values():
             for model, memory in memories.items():
                 before = sums.get(model, Remembered())
-                sums[model] = before.plus(memory)._replace(entries=max(before.entries, memory.entries))
+                _, *others = before.plus(memory)
+                sums[model] = Remembered(max(before.entries, memory.entries), *others)
         return sums
 
     async def _open_admin(self) -> None:

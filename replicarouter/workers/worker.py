@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import uvloop
@@ -47,6 +48,9 @@ NEWS_PERIOD = 0.02
 
 GC_THRESHOLD = 20_000
 """Allocations between two looks of the cycle collector: a request leaves hardly any cycles behind."""
+
+MAKER_WITHIN = 1.0
+"""Seconds in which another worker has told of a response that it has seen."""
 
 MOST_ENDED = 4096
 """Failures that are told of one tick; more of them say nothing new."""
@@ -95,7 +99,7 @@ class Post:
         self._plane = plane = Plane(settings, self._surroundings(aliases, beginning.workers))
         plane.recent.tell = self._failures.append
         plane.desks.share(seat.index, beginning.workers)
-        plane.owners.share()
+        plane.owners.share(self._ask_for_maker)
         plane.decisions.share(beginning.workers)
         self._fleet.listeners += plane.open()
         self._mirror = Mirror(self._fleet, plane.forget_connections)
@@ -144,6 +148,7 @@ class Post:
             "cancel": self._requests.cancel,
             "busy": self._is_busy,
             "made": self._all_made,
+            "maker": self._maker,
         }
 
     async def close(self) -> None:
@@ -204,6 +209,16 @@ class Post:
 
     async def _is_busy(self) -> bool:
         return self._plane.busy
+
+    async def _maker(self, response_id: str) -> Sequence[Made]:
+        return self._plane.owners.maker(response_id)
+
+    async def _ask_for_maker(self, response_id: str) -> Sequence[Made]:
+        made: Sequence[Made] = ()
+        with suppress(RouterError, TimeoutError):
+            async with asyncio.timeout(MAKER_WITHIN):
+                made = await self._bus.ask("maker", response_id)
+        return made
 
     async def _all_made(self) -> Sequence[Made]:
         return self._plane.owners.all()

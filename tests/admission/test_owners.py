@@ -1,10 +1,12 @@
 """Who made which response."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from replicarouter.admission.owners import Owners
+from replicarouter.admission.owners import Made, Owners
+from replicarouter.errors import ResponseNotFound
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.replica import Replica
 from replicarouter.settings import ReplicaSettings
@@ -63,6 +65,9 @@ def test_who_has_heard_knows_who_made_it_and_does_not_tell_it_again() -> None:
     assert owners.find("resp_1") is named(fleet, "a")
     assert owners.find("resp_2") is named(fleet, "b")
     assert owners.find("resp_3") is None
+    with pytest.raises(ResponseNotFound, match="gone"):
+        owners.destination(fleet, "resp_3", None)
+    assert owners.maker("resp_3") == [("resp_3", "gone")]
     assert owners.news() == ()
     owners.hear([(f"more_{number}", "a") for number in range(9)], fleet)
     assert len(owners) == 3
@@ -76,16 +81,17 @@ def test_news_that_nobody_takes_are_bounded() -> None:
     assert len(owners.news()) == 3
 
 
-async def test_a_follow_up_that_is_faster_than_the_news_waits_for_them() -> None:
-    owners, fleet = Owners(), a_fleet("a")
-    owners.share()
-    early = [asyncio.ensure_future(owners.heard_of("resp_1")) for _ in range(2)]
-    await asyncio.sleep(0)
-    assert not any(one.done() for one in early)
-    owners.hear([("resp_1", "a")], fleet)
-    await asyncio.gather(*early)
+async def test_for_a_follow_up_that_is_faster_than_the_news_the_others_are_asked() -> None:
+    owners, other, fleet = Owners(), Owners(), a_fleet("a")
+
+    async def ask(response_id: str) -> Sequence[Made]:
+        return other.maker(response_id)
+
+    owners.share(ask)
+    other.learn("resp_1", named(fleet, "a"))
+    await owners.hear_of("resp_1", fleet)
     assert owners.find("resp_1") is named(fleet, "a")
-    assert not owners._awaited
+    assert owners.news() == ()
 
 
 def test_what_is_known_or_cannot_come_is_not_waited_for() -> None:
@@ -94,12 +100,19 @@ def test_what_is_known_or_cannot_come_is_not_waited_for() -> None:
     shared.learn("resp_1", replica)
     for owners, response_id in ((alone, "resp_9"), (shared, "resp_1")):
         with pytest.raises(StopIteration):
-            owners.heard_of(response_id).send(None)
+            owners.hear_of(response_id, a_fleet("a")).send(None)
 
 
-async def test_what_nobody_knows_is_not_waited_for_forever() -> None:
-    owners = Owners()
-    owners.share()
-    await asyncio.gather(*(owners.heard_of("resp_9") for _ in range(2)))
+async def test_what_nobody_knows_stays_unknown() -> None:
+    owners, fleet = Owners(), a_fleet("a")
+    asked = []
+
+    async def ask(response_id: str) -> Sequence[Made]:
+        asked.append(response_id)
+        return ()
+
+    owners.share(ask)
+    await asyncio.gather(*(owners.hear_of("resp_9", fleet) for _ in range(2)))
     assert owners.find("resp_9") is None
-    assert not owners._awaited
+    assert asked == ["resp_9", "resp_9"]
+    assert len(owners) == 0

@@ -66,7 +66,12 @@ class WorkersRouter(Doors):
             except ConnectionRefusedError:
                 return False
 
-        await eventually(listens, "the router listens", deadline=STARTS)
+        try:
+            await eventually(listens, "the router listens", deadline=STARTS)
+        except AssertionError:
+            router.process.kill()
+            router.process.wait()
+            raise
         return router
 
     @property

@@ -88,19 +88,10 @@ def router_cpu(case: Case) -> Iterator[Verdict]:
     late = long_enough and lag.median >= LAG and lag.floor >= lasting
     if not full and not late:
         return
-    each = "" if _workers(case) == 1 else f" for each of {number(_workers(case))} workers"
-    used = [] if share is None else [f"it used {percent(share)} of a core{each}"]
     workers = _workers(case)
-    have = "core is" if workers == 1 else "cores are"
-    title = (
-        "The router gets too little of the processor" if starved else f"The router's processor {have} full"
-    )
-    cure = (
-        "give the router a core of its own: other processes on its machine take it (systemd's CPUAffinity=, "
-        "taskset)"
-        if starved
-        else f"workers: now {number(workers)}; serve with more of them, each with a core of its own"
-    )
+    each = "" if workers == 1 else f" for each of {number(workers)} workers"
+    used = [] if share is None else [f"it used {percent(share)} of a core{each}"]
+    title, cure = _starved() if starved else _full(workers)
     yield Verdict(
         "router_cpu",
         Side.ROUTER,
@@ -108,6 +99,24 @@ def router_cpu(case: Case) -> Iterator[Verdict]:
         (*used, f"due work in its event loop runs {seconds(lag.median)} late"),
         cure,
         setting="workers" if full else "CPUAffinity",
+    )
+
+
+def _starved() -> tuple[str, str]:
+    return (
+        "The router gets too little of the processor",
+        (
+            "give the router a core of its own: other processes on its machine take it (systemd's "
+            "CPUAffinity=, taskset)"
+        ),
+    )
+
+
+def _full(workers: float) -> tuple[str, str]:
+    have = "core is" if workers == 1 else "cores are"
+    return (
+        f"The router's processor {have} full",
+        f"workers: now {number(workers)}; serve with more of them, each with a core of its own",
     )
 
 
