@@ -47,7 +47,7 @@ async def run(arguments: argparse.Namespace, folder: Path) -> Report:
         replicas=arguments.replicas,
         spare=2,
         flags=ENGINE_FLAGS,
-        settings=SETTINGS,
+        settings={**SETTINGS, "workers": arguments.workers},
     )
     try:
         await fleet.start()
@@ -62,7 +62,7 @@ async def soak(fleet: Fleet, arguments: argparse.Namespace, habits: Habits) -> R
     descriptors = fleet.descriptors()
     seconds = arguments.minutes * 60
     users = Users(fleet.port, habits, arguments.seed)
-    chaos = Chaos(fleet, arguments.seed, arguments.pause)
+    chaos = Chaos(fleet, arguments.seed, arguments.pause, arguments.kill_workers)
     samples: list[Sample] = []
     began = time.monotonic()
     users.start(arguments.streams)
@@ -109,6 +109,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, default=8)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of users and chaos")
     parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between two troubles")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the router")
+    parser.add_argument(
+        "--kill-workers", type=float, default=0.0, help="mean seconds between two deaths of these, 0 for none"
+    )
     parser.add_argument("--json", type=Path, help="also write the whole report there")
     parser.add_argument("--keep", type=Path, help="keep logs and journals in this folder")
     return parser.parse_args(arguments)

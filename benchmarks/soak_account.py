@@ -5,8 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks.soak_chaos import KILLED_WORKER
 from benchmarks.soak_fleet import Replica
 from benchmarks.soak_users import CUT, HUNG, LEFT, LOST, MIXED, OK, Tally
+
+WORKER_LOST = "worker_lost"
+"""The outcome of requests whose worker of the router died."""
 
 MOST_GROWTH = 2.0
 """MiB a minute that the router may grow after its warm-up."""
@@ -70,14 +74,20 @@ def account(
     doubled = _doubled(replicas)
     client = dict(tally.outcomes)
     growth, spread = _growth(samples)
+    # With a worker of the router go the requests it had, and connections that it had not heard of yet.
+    killed = did.get(KILLED_WORKER, 0)
+    unheard = max(0, tally.begun - client.get(LEFT, 0) - sum(outcomes.values())) if killed else 0
+    died_with_it = outcomes.get(WORKER_LOST, 0) + unheard
     zero = {
-        "lost": client.get(LOST, 0),
+        "lost": max(0, client.get(LOST, 0) - died_with_it),
         "doubled": len(doubled),
         "mixed": client.get(MIXED, 0),
         "hung": client.get(HUNG, 0),
         **_disagreements(tally, outcomes),
         **rest,
     }
+    if killed:
+        zero["requests without an outcome"] -= unheard
     if spread >= SHORTEST_TREND:
         zero["growth above the limit"] = int(growth > MOST_GROWTH)
     facts = {
@@ -88,6 +98,7 @@ def account(
             count for name, count in client.items() if name not in (OK, LEFT, CUT, LOST, HUNG, MIXED)
         ),
         "cut within an event or body": client.get(CUT, 0),
+        "ended with a worker, counted and unheard of": f"{outcomes.get(WORKER_LOST, 0)} + {unheard}",
         "tokens": tally.tokens,
         "growth, MiB a minute": round(growth, 2),
         "resident each minute, MiB": _each_minute(samples),

@@ -1,6 +1,7 @@
 """What happens to the replicas during a soak: at any time to less than half of them, at random, seeded."""
 
 import asyncio
+import os
 import random
 import signal
 from collections import Counter
@@ -45,6 +46,8 @@ FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "no_models"},
 )
 
+KILLED_WORKER = "kill a worker of the router"
+
 LONG = {"frozen": (3, 14), "hang": (2, 6), "sigterm_hang": (3, 12)}
 """Seconds that a fault lasts, where it is more than the 1 to 5 of the others."""
 
@@ -52,8 +55,12 @@ LONG = {"frozen": (3, 14), "hang": (2, 6), "sigterm_hang": (3, 12)}
 class Chaos:
     """Troubles replicas until it is told to stop. `did` counts what it has done."""
 
-    def __init__(self, fleet: Fleet, seed: int, pause: float) -> None:
+    def __init__(self, fleet: Fleet, seed: int, pause: float, kill_every: float = 0.0) -> None:
+        """`kill_every`: mean seconds between two deaths of workers of the router, 0 for none."""
         self.did: Counter[str] = Counter()
+        self._kill_every = kill_every
+        self._fate = random.Random(f"workers/{seed}")
+        self._killer: asyncio.Task[None] | None = None
         self._fleet = fleet
         self._chance = random.Random(f"chaos/{seed}")
         self._pause = pause
@@ -65,13 +72,16 @@ class Chaos:
 
     def start(self) -> None:
         self._driver = asyncio.ensure_future(self._drive())
+        if self._kill_every:
+            self._killer = asyncio.ensure_future(self._kill_workers())
 
     async def stop(self) -> None:
         """Begin nothing more, let what has begun end, and heal everybody."""
-        if self._driver is not None:
-            self._driver.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._driver
+        for endless in (self._driver, self._killer):
+            if endless is not None:
+                endless.cancel()
+                with suppress(asyncio.CancelledError):
+                    await endless
         if self._tasks:
             await asyncio.wait(self._tasks)
         for task in self._tasks:
@@ -99,6 +109,14 @@ class Chaos:
             task = asyncio.ensure_future(self._befall(replica, trouble))
             self._tasks.add(task)
             task.add_done_callback(self._settle)
+
+    async def _kill_workers(self) -> None:
+        while True:
+            await asyncio.sleep(self._fate.expovariate(1 / self._kill_every))
+            self._fleet.processes()
+            if self._fleet.workers:
+                self.did[KILLED_WORKER] += 1
+                os.kill(self._fate.choice(self._fleet.workers), signal.SIGKILL)
 
     def _settle(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is None:

@@ -160,6 +160,8 @@ class Fleet:
         self.members = self.replicas[:replicas]
         self._settings = settings
         self._router: Process | None = None
+        self.workers: list[int] = []
+        """Process ids of the workers as they were when this was looked up last."""
 
     async def start(self) -> None:
         """Start everything and wait until each member is ready."""
@@ -209,14 +211,19 @@ class Fleet:
                 found[outcome] = found.get(outcome, 0) + int(float(value))
         return found
 
+    def processes(self) -> list[int]:
+        """Those of the router: with workers these, and the one that starts them, too."""
+        nurseries = _children(self.router.pid)
+        self.workers = [worker for nursery in nurseries for worker in _children(nursery)]
+        return [self.router.pid, *nurseries, *self.workers]
+
     def descriptors(self) -> int:
         """Open file descriptors of the router."""
-        return sum(1 for _ in Path(f"/proc/{self.router.pid}/fd").iterdir())
+        return sum(_descriptors(pid) for pid in self.processes())
 
     def resident(self) -> int:
-        """Resident bytes of the router."""
-        pages = Path(f"/proc/{self.router.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        """Resident bytes of the router; what its processes share counts for each of them."""
+        return sum(_resident(pid) for pid in self.processes())
 
     async def settled(self) -> bool:
         """Nothing is in flight in the router."""
@@ -227,6 +234,27 @@ class Fleet:
         await asyncio.gather(*(replica.stop(2) for replica in self.replicas))
         if self._router is not None:
             await self._router.stop()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _descriptors(pid: int) -> int:
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return 0
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def unsettled(ledger: Mapping[str, Any]) -> dict[str, int]:

@@ -14,8 +14,16 @@ from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.workers import WORKERS, WorkersRouter
 
 
+@pytest.fixture
+def workers() -> int:
+    """How many processes a router has; 0: it runs on the test's own loop."""
+    return WORKERS
+
+
 @pytest_asyncio.fixture
-async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[StartRouter]:
+async def start_router(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, workers: int
+) -> AsyncIterator[StartRouter]:
     """Afterwards all clients leave, and the ledger must settle with no error in the log."""
     routers: list[RunningRouter] = []
     served: list[WorkersRouter] = []
@@ -30,8 +38,8 @@ async def start_router(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Asyn
                 fakes.append(replica)
                 stack.push_async_callback(replica.stop)
                 await replica.listen()
-            if WORKERS:
-                served.append(await WorkersRouter.start(replicas, tmp_path, **options))
+            if workers:
+                served.append(await WorkersRouter.start(replicas, tmp_path, workers=workers, **options))
                 router = cast(RunningRouter, served[-1])
             else:
                 router = await RunningRouter.start(replicas, tmp_path, **options)

@@ -138,6 +138,7 @@ class AdminApi:
             return _written(error_answer(InternalError("The router failed on this request.")))
 
     async def _ledger(self, _request: web.Request) -> web.StreamResponse:
+        await self._in_flight.tell()
         return _json(ledger_report(self._sources))
 
     async def _replicas(self, _request: web.Request) -> web.StreamResponse:
@@ -170,6 +171,7 @@ class AdminApi:
     async def _errors(self, _request: web.Request) -> web.StreamResponse:
         """The latest failures, and apart from them the clients that left; with the time of day, as logs and
         clients know no other."""
+        await self._in_flight.tell()
         now = self._sources.clock()
         errors, departures = self._recent.failures(now), self._recent.departures(now)
         today = time.time()
@@ -178,11 +180,13 @@ class AdminApi:
         return _json({"errors": errors, "departures": departures})
 
     async def _latest_decisions(self, _request: web.Request) -> web.StreamResponse:
+        await self._in_flight.tell()
         latest = self._decisions.latest(LISTED, self._sources.clock())
         return _json({"decisions": list(map(orjson.Fragment, latest))})
 
     async def _decisions_of(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["id"]
+        await self._in_flight.tell()
         attempts = self._decisions.of(request_id, self._sources.clock())
         if not attempts:
             raise UnknownRequest(

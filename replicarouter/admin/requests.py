@@ -22,6 +22,9 @@ class Requests(Protocol):
         """End one, whatever it is doing: the one whose replica sees this id, which is unique; else the oldest
         whose client gave it. False when there is none that could still be ended."""
 
+    async def tell(self) -> None:
+        """Have all that is kept of requests, and counted only now and then, told as it is now."""
+
 
 class OwnRequests:
     """Those of this process."""
@@ -42,6 +45,9 @@ class OwnRequests:
             return False
         log.info("request cancelled", extra={"request_id": exchange.upstream_id})
         return True
+
+    async def tell(self) -> None:
+        """Nothing is to be told where there is one process."""
 
     def _in_flight(self, request_id: str) -> Exchange | None:
         exchange = self._ledger.in_flight.get(request_id)

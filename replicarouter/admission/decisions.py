@@ -223,7 +223,9 @@ class Decisions:
 
     def latest(self, count: int, now: float) -> list[bytes]:
         """A row of each of the latest ones, newest first: JSON, with the `age` as above."""
-        return [entry.aged(entry.row, now) for entry in islice(reversed(self._ring), count)]
+        # Those of several workers come one worker after another.
+        latest = sorted(islice(reversed(self._ring), count), key=lambda entry: -entry.at)
+        return [entry.aged(entry.row, now) for entry in latest]
 
     def _schedule(self) -> None:
         at_once = max(0.0, 1.0 - self._interval)

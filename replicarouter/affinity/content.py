@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from replicarouter.affinity.pieces import Pieces, opaque_text
+from replicarouter.affinity.pieces import Pieces
 from replicarouter.protocol.json_values import Opaque
 
 MARK = "\x1e"
@@ -116,7 +116,7 @@ def _without(part: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _add_unknown(pieces: Pieces, value: Any) -> None:
     if type(value) is Opaque:
-        pieces.add(value.start + opaque_text(value))
+        pieces.add_opaque(value)
         return
     dumped = pieces.dumped(value)
     if len(dumped) > LONGEST_JSON and b"base64" in dumped:

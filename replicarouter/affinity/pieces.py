@@ -50,6 +50,13 @@ class Pieces:
         self._texts.append(text[:MOST_COST])
         self.left -= len(text) + PIECE_COST
 
+    def add_opaque(self, value: Opaque) -> None:
+        """Append what stands for a value that was not built, as one piece: what is known of a text's start,
+        and what stands for all of it. They are not put together before all is, as the start may be long."""
+        whole = opaque_text(value)
+        self._texts += (value.start, whole)
+        self.left -= len(value.start) + len(whole) + PIECE_COST
+
     def add_media(self, dumped: bytes) -> None:
         """Append what stands for an image or the like: a hash of its JSON, as often as it weighs."""
         self.add(_weighed(xxh3_64_hexdigest(dumped)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from multidict import CIMultiDictProxy
 
-from replicarouter.affinity.blocks import chained_hashes
+from replicarouter.affinity.blocks import BlockHasher
 from replicarouter.affinity.canonical import cache_seed, canonical_text
 from replicarouter.affinity.continuations import Continuations
 from replicarouter.affinity.head import head_of
@@ -15,11 +15,12 @@ _SESSION, _HEAD, _BLOCKS = int(Needs.SESSION), int(Needs.HEAD), int(Needs.BLOCKS
 
 
 class KeyReader:
-    """Reads keys. One object serves all requests, whose raw prompts it remembers within bounds."""
+    """Reads keys. One object serves all requests, whose prompts it remembers within bounds."""
 
     def __init__(self, session_headers: Sequence[str], *, stick_to_api_key: bool) -> None:
         self._sessions = SessionReader(session_headers, stick_to_api_key=stick_to_api_key)
         self._continuations = Continuations()
+        self._hasher = BlockHasher()
 
     def looks_inside(self, headers: CIMultiDictProxy[str], needs: Needs) -> bool:
         """Whether the body has to be read for the keys that `needs` asks for."""
@@ -45,4 +46,4 @@ class KeyReader:
         if wanted & _BLOCKS and inference.endpoint.caches_prompt:
             text = canonical_text(fields)
             inference.characters = len(text)
-            inference.blocks = chained_hashes(text, cache_seed(fields))
+            inference.blocks = self._hasher.hashes(text, cache_seed(fields))

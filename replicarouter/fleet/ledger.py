@@ -1,10 +1,9 @@
-"""Where every accepted request is. The counts sit in one flat array; a lease is their only writer.
+"""Where every accepted request is. The counts sit in one flat list; a lease is their only writer.
 
 Row of a replica: connecting, sent, streaming, outstanding, and what only several workers need. Receiving and
 queued belong to no replica.
 """
 
-from array import array
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -48,7 +47,7 @@ class Ledger:
     seat: "Seat | None" = None
 
     def __init__(self, shelf: Shelf | None = None) -> None:
-        self.cells: Whole = array("q")
+        self.cells: Whole = []
         self.rows: Whole = self.cells
         self.receiving = 0
         self.queued: MutableMapping[str, int] = {}
@@ -74,7 +73,7 @@ class Ledger:
         if self._free_rows:
             return self._free_rows.pop()
         cells = self.cells
-        assert isinstance(cells, array)
+        assert isinstance(cells, list)
         row = len(cells)
         cells.extend([0] * ROW)
         self.connections.append(OwnConnections())

@@ -1,6 +1,6 @@
 """What each replica of a pool has in its prefix cache, as far as can be told from what it was sent."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -71,6 +71,7 @@ class PrefixIndex:
         self._blocks: dict[int, Block] = {}
         self._held: list[OrderedDict[int, None]] = []
         self._capacity: list[int] = []
+        self._newest: list[int | None] = []  # The last block of what was noted last.
         self._free: list[int] = []
         self._epoch = 0
         self._conversations = 0
@@ -106,6 +107,7 @@ class PrefixIndex:
             slot = len(self._held)
             self._held.append(OrderedDict())
             self._capacity.append(0)
+            self._newest.append(None)
         self._capacity[slot] = capacity
         self._count_members(1)
         return slot
@@ -139,7 +141,7 @@ class PrefixIndex:
         table = self._blocks
         if not blocks or blocks[0] not in table:
             return NOTHING
-        known = leading(table.__contains__, blocks, 1, len(blocks))
+        known = len(blocks) if blocks[-1] in table else leading(table.__contains__, blocks, 1, len(blocks))
         shared = self._above(SHARED_BY, blocks, known)
         popular = self._above(self._popular_above, blocks, shared) if shared else 0
         steps: list[tuple[int, int]] = []
@@ -148,6 +150,8 @@ class PrefixIndex:
             holders = table[blocks[depth - 1]].holders
             steps.append((depth, holders & ~seen))
             seen = holders
+            if table[blocks[popular]].holders == seen:  # As in a conversation that has never moved.
+                break
             # As `leading` does it; for each request, a call for each block would cost more than the rest.
             low, high = popular, depth - 1
             while low < high:
@@ -179,26 +183,37 @@ class PrefixIndex:
     def note(self, slot: int, blocks: Sequence[int]) -> int:
         """The replica was sent a prompt with these leading blocks: from now on it holds them. How many of
         them it held already."""
+        held, last = self._held[slot], len(blocks)
+        tail = blocks[-1] if blocks else None
+        known = last if tail in held else leading(held.__contains__, blocks, 0, last)
+        if known < last or self._newest[slot] != tail:  # Else the same prompt was noted last.
+            self._newest[slot] = tail
+            fresh = known + self._hold(slot, blocks[known:]) if known < last else last
+            try:
+                # A call of Python's for each of them would take four times as long.
+                deque(map(held.move_to_end, reversed(blocks[:known])), 0)
+            except KeyError:  # Two different prompts have a hash in common.
+                fresh = min(fresh, self._hold(slot, blocks[:known]))
+            if fresh < last:
+                self._grow(blocks, fresh)
+        self._shrink(slot)
+        return known
+
+    def _hold(self, slot: int, blocks: Sequence[int]) -> int:
+        """The replica holds these blocks, from the last to the first. How many of them somebody held."""
         table, held, epoch = self._blocks, self._held[slot], self._epoch
         bit = 1 << slot
-        known = fresh = at = last = len(blocks)
+        fresh = at = last = len(blocks)
         for hashed in reversed(blocks):
             at -= 1
             block = table.get(hashed)
             if block is None:
                 table[hashed] = Block(bit, epoch, followed=at + 1 < last)
-                held[hashed] = None
-                known = fresh = at
-            elif block.holders & bit:
-                held.move_to_end(hashed)
+                fresh = at
             else:
                 block.holders |= bit
-                held[hashed] = None
-                known = at
-        if fresh < last:
-            self._grow(blocks, fresh)
-        self._shrink(slot)
-        return known
+            held[hashed] = None
+        return fresh
 
     def forget(self, slot: int, blocks: Sequence[int]) -> None:
         """The replica does not hold these blocks after all. Nothing may have been noted since for what

@@ -115,7 +115,7 @@ class _Sizes(dict[bytes, int]):
 
 _SIZES = _Sizes()
 
-_WHOLE: dict[bytes, int] = {}
+WHOLE: dict[bytes, int] = {}
 """First bytes of a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk, as tokens
 come, is told by its beginning, its length and its end."""
 
@@ -133,28 +133,31 @@ def _ends_chunk(data: bytes, at: int) -> bool:
 
 def _remember(data: bytes, start: int, end: int) -> None:
     """`data` ends with a chunk. It is nothing else if the size line of it, which ends at `end`, begins it."""
-    if not start and end + 2 <= LINE and len(_WHOLE) < REMEMBERED_LINES:
-        _WHOLE[data[:LINE]] = len(data)
+    if not start and end + 2 <= LINE and len(WHOLE) < REMEMBERED_LINES:
+        WHOLE[data[:LINE]] = len(data)
 
 
 class Chunked:
-    """A chunked body (RFC 9112 section 7.1), passed on with its framing, extensions and trailers."""
+    """A chunked body (RFC 9112 section 7.1), passed on with its framing, extensions and trailers.
 
-    __slots__ = ("_between", "_left", "_line", "_trailing")
+    `between`: the last byte seen ended a chunk.
+    """
+
+    __slots__ = ("_left", "_line", "_trailing", "between")
     ends_with_connection = False
 
     def __init__(self) -> None:
-        self._between = True  # the last byte seen ended a chunk
+        self.between = True
         self._left = 0  # bytes of the current chunk still to come, with its final CRLF
         self._line = b""  # a size line or trailer section that is not complete yet
         self._trailing = False
 
     def feed(self, data: bytes) -> int:
         """See whether it is exactly one chunk, as the common read is; walk over it if not."""
-        if self._between and _WHOLE.get(data[:LINE]) == len(data) and data[-2:] == b"\r\n":
+        if self.between and WHOLE.get(data[:LINE]) == len(data) and data[-2:] == b"\r\n":
             return -1
         end = self._walk(data)
-        self._between = not (self._left or self._line or self._trailing)
+        self.between = not (self._left or self._line or self._trailing)
         return end
 
     def _walk(self, data: bytes) -> int:
@@ -190,7 +193,7 @@ class Chunked:
 
     def at_boundary(self) -> bool:
         """Whether the last byte seen ended a chunk."""
-        return self._between
+        return self.between
 
     def _resume(self, data: bytes) -> int:
         """Finish the line that the last read cut: the index where the next chunk's data ends, or -1."""

@@ -67,6 +67,19 @@ class ReplicaConnection(ResponseHandler):
         else:
             self.receiver.feed(data)
 
+    def stream_to(self, receiver: Receiver | None) -> None:
+        """Have all bytes go straight to a receiver, without a step between it and the transport; None: no
+        more. Where an answer comes in small pieces, that step is a tenth of what each costs here."""
+        if receiver is not None:
+            # The transport looks this up once, when it is given its protocol.
+            self.data_received = receiver.feed  # type: ignore[method-assign]
+        elif "data_received" in self.__dict__:
+            del self.data_received
+        else:
+            return
+        if self.transport is not None:
+            self.transport.set_protocol(self)
+
     def acknowledge_in_pairs(self) -> None:
         """Have the kernel acknowledge every other read of an answer that comes in small pieces, not each.
 

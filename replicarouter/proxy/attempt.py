@@ -21,9 +21,10 @@ from replicarouter.protocol.refusal import REFUSING, Refusal
 from replicarouter.protocol.response_head import BODILESS, MAX_HEAD, ResponseHead, parse_head
 from replicarouter.protocol.upgrade import switches, switching_head
 from replicarouter.proxy.errand import Declined, Errand, MayDecline
+from replicarouter.proxy.event_relay import relay_of
 from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import LARGE, Observer, StoredResponseObserver, Timings, note_usage
-from replicarouter.proxy.relay import ClientLeft, Relay
+from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.silence import SilenceWatch
 from replicarouter.proxy.tunnel import Tunnel
 from replicarouter.proxy.upload import Upload
@@ -250,7 +251,7 @@ class Attempt:
             return
         observer = self._observer(head)
         try:
-            relay = Relay(self._link, caller, head, observer, self._done)
+            relay = relay_of(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
             self._fail(error)
             return

@@ -53,44 +53,50 @@ def note_usage(exchange: Exchange, tail: bytes) -> None:
 
 
 class Observer:
-    """One answer's watcher. `chunk` is called for every read, so it does next to nothing."""
+    """One answer's watcher. `chunk` is called for every read, so it does next to nothing.
+
+    `settled`: what is still to come has only to be timed and counted, until it ends. `last` to `fourth` are
+    the last reads, from the end; an `EventRelay` moves them on by itself.
+    """
 
     __slots__ = (
-        "_clock",
-        "_exchange",
-        "_fourth",
-        "_gaps",
-        "_last",
-        "_second",
         "_seeking",
         "_started",
         "_stream",
-        "_third",
         "_timings",
+        "clock",
+        "exchange",
+        "fourth",
+        "gaps",
+        "last",
+        "second",
+        "settled",
+        "third",
     )
 
     def __init__(self, exchange: Exchange, clock: Clock, timings: Timings, *, stream: bool) -> None:
-        self._exchange = exchange
-        self._clock = clock
+        self.exchange = exchange
+        self.clock = clock
         self._timings = timings
-        self._gaps = timings.gaps.of((exchange.replica,))
+        self.gaps = timings.gaps.of((exchange.replica,))
         self._stream = stream
         self._seeking = stream
         self._started = False
+        self.settled = False
         # The last reads, from the end. A deque of them would take 760 bytes.
-        self._last = self._second = self._third = self._fourth = b""
+        self.last = self.second = self.third = self.fourth = b""
         exchange.last_byte_at = exchange.head_at
 
     def chunk(self, data: bytes) -> None:
         """Note that `data` was passed on."""
-        now = self._clock()
+        now = self.clock()
         size = len(data)
-        exchange = self._exchange
+        exchange = self.exchange
         exchange.bytes_out += size
         if self._started:
             # Histogram.observe, without the call: this happens for every token.
             gap = now - exchange.last_byte_at
-            gaps = self._gaps
+            gaps = self.gaps
             gaps.counts[bisect_left(gaps.bounds, gap)] += 1
             gaps.sums[0] += gap
         if size <= LONGEST_COMMENT and self._stream and only_comments(data):
@@ -98,19 +104,19 @@ class Observer:
         exchange.last_byte_at = now
         if self._seeking:
             self._seek(data, now)
-        self._fourth = self._third
-        self._third = self._second
-        self._second = self._last
-        self._last = data if size <= LARGE else data[-LARGE:]
+        self.fourth = self.third
+        self.third = self.second
+        self.second = self.last
+        self.last = data if size <= LARGE else data[-LARGE:]
 
     def pause(self) -> None:
         """The client takes nothing now: until `restart_silence` no byte can come."""
-        self._exchange.held = True
+        self.exchange.held = True
 
     def restart_silence(self) -> None:
         """The client's own pause is over: silence of the replica counts from here."""
-        self._exchange.held = False
-        self._exchange.last_byte_at = self._clock()
+        self.exchange.held = False
+        self.exchange.last_byte_at = self.clock()
 
     def ends_event(self, *, chunked: bool) -> bool:
         """Whether the last bytes end a whole SSE event (and its chunk), or nothing was sent at all."""
@@ -127,7 +133,7 @@ class Observer:
 
     def end(self) -> None:
         """Look once at the last bytes of a whole answer."""
-        exchange = self._exchange
+        exchange = self.exchange
         tail = self._tail()
         note_usage(exchange, tail)
         if self._stream and ends_in_error(tail):
@@ -140,13 +146,14 @@ class Observer:
 
     def _tail(self) -> bytes:
         """The last bytes that were passed on."""
-        return b"".join((self._fourth, self._third, self._second, self._last))[-LARGE:]
+        return b"".join((self.fourth, self.third, self.second, self.last))[-LARGE:]
 
     def _seek(self, data: bytes, now: float) -> None:
         """Look for the first content, and after reasoning for the first answer."""
-        exchange = self._exchange
+        exchange = self.exchange
         if begins_answer(data):
             self._seeking = False
+            self.settled = True
             exchange.first_answer_at = now
             if exchange.reasoned:
                 self._timings.first_answer(exchange)

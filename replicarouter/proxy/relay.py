@@ -64,8 +64,6 @@ class Relay:
 
     def begin(self, head: bytes, rest: bytes) -> None:
         """Write the head for the client, and with it what of the body has come."""
-        if self._head.event_stream:
-            self._link.protocol.acknowledge_in_pairs()
         self.feed(rest, head)
 
     def feed(self, data: bytes, head: bytes = b"") -> None:

@@ -29,6 +29,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds before a worker is replaced that did not live for long: doubled each time, so that one that cannot
 live does not keep a core busy."""
 
+TELLS_WITHIN = 0.25
+"""Seconds in which a worker has told of itself that was asked to: later than that it does so by itself."""
+
 SILENT_FOR = 30.0
 """Seconds after which a worker that tells nothing of itself hangs. It does so four times a second."""
 
@@ -179,6 +182,12 @@ class Crew:
     async def cancel(self, request_id: str) -> bool:
         """End a request in flight; False when no worker has one of this id."""
         return any(await self.ask_all("cancel", request_id))
+
+    async def tell(self) -> None:
+        """Have all workers tell what they tell four times a second; who hangs is not waited for."""
+        with suppress(TimeoutError, Overloaded):
+            async with asyncio.timeout(TELLS_WITHIN):
+                await self.ask_all("tell")
 
     # One seat
 

@@ -149,6 +149,7 @@ class Post:
             "busy": self._is_busy,
             "made": self._all_made,
             "maker": self._maker,
+            "tell": self._tick,
         }
 
     async def close(self) -> None:

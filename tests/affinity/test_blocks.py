@@ -1,13 +1,23 @@
 """Chained hashes of whole blocks."""
 
 import os
+import tracemalloc
 
 import pytest
 
-from replicarouter.affinity.blocks import MOST_BLOCKS, chained_hashes
+from replicarouter.affinity.blocks import (
+    MOST_BLOCKS,
+    MOST_STRETCHES,
+    STRETCH_BLOCKS,
+    BlockHasher,
+    chained_hashes,
+)
 from replicarouter.protocol.request import BLOCK_CHARACTERS
 
 TEXT = bytes(range(256)) * 20
+STRETCH = STRETCH_BLOCKS * BLOCK_CHARACTERS
+LONG = b"".join(number.to_bytes(4, "little") for number in range(STRETCH))
+"""Four stretches."""
 
 
 @pytest.mark.parametrize(
@@ -47,3 +57,56 @@ def test_their_number_is_bounded() -> None:
 
 def test_hashes_are_the_same_in_every_process() -> None:
     assert list(chained_hashes(b"a" * 1024)) == [0x4659A548A9CC8DB1, 0x958699F08697C14F]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("more", [-1, 0, 1, BLOCK_CHARACTERS - 1, BLOCK_CHARACTERS, BLOCK_CHARACTERS + 1])
+@pytest.mark.parametrize("stretches", range(4))
+def test_what_is_remembered_of_long_prompts_changes_no_hash(stretches: int, more: int, seed: int) -> None:
+    text = LONG[: max(0, stretches * STRETCH + more)]
+    hasher = BlockHasher()
+    expected = list(chained_hashes(text, seed))
+    assert list(hasher.hashes(text, seed)) == expected
+    assert list(hasher.hashes(text, seed)) == expected
+    assert list(hasher.hashes(text, seed + 1)) == list(chained_hashes(text, seed + 1))
+    assert len(hasher) == 2 * (len(text) // STRETCH)
+
+
+@pytest.mark.parametrize("at", [0, STRETCH - 1, STRETCH, 2 * STRETCH + 5, 4 * STRETCH - 1])
+def test_prompts_that_begin_alike_have_equal_hashes_up_to_where_they_part(at: int) -> None:
+    other = LONG[:at] + b"?" + LONG[at + 1 :]
+    assert other != LONG
+    hasher = BlockHasher()
+    assert list(hasher.hashes(LONG)) == list(chained_hashes(LONG))
+    assert list(hasher.hashes(other)) == list(chained_hashes(other))
+
+
+def test_a_hasher_goes_no_further_than_the_bound() -> None:
+    text = os.urandom(BLOCK_CHARACTERS * (MOST_BLOCKS + STRETCH_BLOCKS + 1))
+    hasher = BlockHasher()
+    assert list(hasher.hashes(text)) == list(chained_hashes(text))
+    assert len(hasher) == MOST_BLOCKS // STRETCH_BLOCKS
+
+
+def test_no_more_is_remembered_than_may_be_and_what_was_used_last_stays() -> None:
+    hasher = BlockHasher(2)
+    first, second, third = (LONG[at * STRETCH : (at + 1) * STRETCH] for at in range(3))
+    kept = hasher.hashes(first)
+    hasher.hashes(second)
+    hasher.hashes(first)
+    hasher.hashes(third)
+    assert len(hasher) == 2
+    again = hasher.hashes(first)
+    assert all(one is other for one, other in zip(kept, again, strict=True))
+
+
+def test_what_is_remembered_takes_no_more_than_it_says() -> None:
+    hasher = BlockHasher(64)
+    tracemalloc.start()
+    try:
+        for number in range(128):
+            hasher.hashes(number.to_bytes(4, "little") * (STRETCH // 4))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken * MOST_STRETCHES / 64 < 8 * 2**20

@@ -89,6 +89,13 @@ class WorkersRouter(Doors):
         if not self.stopped:
             self.stopped = True
             self.process.terminate()
+            # Two signals that come at once are one.
+            await eventually(
+                lambda: '"draining"' in self.output or self.process.poll() is not None, "it drains"
+            )
             self.process.terminate()
-            await eventually(lambda: self.process.poll() is not None, "it ends", deadline=STARTS)
-            self.process.wait()
+            try:
+                await eventually(lambda: self.process.poll() is not None, "it ends", deadline=STARTS)
+            finally:
+                self.process.kill()
+                self.process.wait()

@@ -34,7 +34,7 @@ def children(pid: int) -> list[int]:
 
 async def two_workers(router: Served) -> list[int]:
     return await eventually(
-        lambda: workers if len(workers := workers_of(router)) == 2 else None, "there are two workers"
+        lambda: workers if len(workers := workers_of(router)) == 2 else [], "there are two workers"
     )
 
 
@@ -111,9 +111,13 @@ async def test_a_killed_worker_is_replaced_and_no_count_is_lost(serve: Serve) ->
     await router.stage(streaming=8)
     workers = await two_workers(router)
     os.kill(workers[0], signal.SIGKILL)
-    lost = await eventually(lambda: [one for one in streams if one.wire.ending] or None, "streams are cut")
-
     await restarted(router, 1)
+    held_by_it = 8 - (await router.ledger())["streaming"]
+    assert held_by_it
+    lost = await eventually(
+        lambda: cut if len(cut := [one for one in streams if one.wire.ending]) == held_by_it else [],
+        "its streams are cut",
+    )
     alive = await eventually(lambda: set(workers_of(router)) - {workers[0]}, "there is another")
     assert workers[1] in alive
     gate.set()
@@ -172,7 +176,7 @@ async def test_who_waits_is_served_by_what_ends_at_another_worker(serve: Serve) 
     router = await serve(FakeReplica(one_by_one), flags=(*TWO, "--max-outstanding", "1"))
     asked = [asyncio.ensure_future(router.ask(chat(), 30)) for _ in range(12)]
     for served in range(12):
-        await eventually(lambda served=served: len(gates) == served + 1, f"request {served} is sent")
+        await eventually(lambda: len(gates) == served + 1, f"request {served} is sent")  # noqa: B023 - asked at once
         gates[served].set()
     assert {(await one).status for one in asked} == {200}
 
@@ -281,7 +285,7 @@ async def test_a_failing_replica_is_ejected_for_all(serve: Serve, tmp_path: Path
 
     async def ejected() -> bool:
         await router.ask_each([chat()] * 8)
-        return (await router.ledger()).replica(bad)["state"] == "ejected"
+        return bool((await router.ledger()).replica(bad)["state"] == "ejected")
 
     await eventually(ejected, "it is ejected")
 
@@ -348,6 +352,54 @@ def _lives(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+async def test_when_no_worker_can_be_started_any_more_what_runs_ends_well(serve: Serve) -> None:
+    """A service manager has to start another router: the status says so."""
+    gate = asyncio.Event()
+    router = await serve(FakeReplica(held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)), flags=TWO)
+    clients = [await router.begin(chat()) for _ in range(4)]
+    for client in clients:
+        await client.wire.expect(event("1"))
+    processes = await two_workers(router)
+    (nursery,) = children(router.process.pid)
+    os.kill(nursery, signal.SIGKILL)
+    await eventually(lambda: '"draining"' in router.output, "it drains")
+    gate.set()
+    for client in clients:
+        assert (await client.answer()).body.raw.endswith(event("2") + LAST_CHUNK)
+    assert await router.exit_status() == 1
+    assert not any(_lives(pid) for pid in processes)
+
+
+async def test_a_worker_that_dies_while_all_drain_holds_nothing_up(serve: Serve) -> None:
+    gate = asyncio.Event()
+    router = await serve(FakeReplica(held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)), flags=TWO)
+    clients = [await router.begin(chat()) for _ in range(8)]
+    for client in clients:
+        await client.wire.expect(event("1"))
+    workers = await two_workers(router)
+    router.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: '"draining"' in router.output, "it drains")
+    os.kill(workers[0], signal.SIGKILL)
+    await eventually(lambda: any(one.wire.ending for one in clients), "its streams are cut")
+    gate.set()
+    assert await router.exit_status() == 0
+    assert "background task failed" not in router.output
+
+
+@pytest.mark.parametrize("stopped", ["nursery", "worker"])
+async def test_who_is_stopped_does_not_keep_the_others_from_ending(serve: Serve, stopped: str) -> None:
+    router = await serve(FakeReplica(), flags=TWO)
+    (nursery,) = children(router.process.pid)
+    processes = [nursery, *await two_workers(router)]
+    await eventually(lambda: "clients" in router.output, "it has started")
+    os.kill(processes[0 if stopped == "nursery" else 1], signal.SIGSTOP)
+    router.process.terminate()
+    await eventually(lambda: '"draining"' in router.output, "it drains")
+    router.process.terminate()
+    assert await router.exit_status() in {0, 1}, "0 where it has drained before the second signal came"
+    await eventually(lambda: not any(_lives(pid) for pid in processes), "all processes have ended")
 
 
 async def test_a_second_router_does_not_share_the_port(serve: Serve) -> None:

@@ -80,6 +80,29 @@ def test_tails_are_dropped_before_heads_and_old_before_new() -> None:
     assert index.cut == 0
 
 
+def test_a_prompt_that_comes_again_is_dropped_after_all_that_came_before_it() -> None:
+    index = an_index(1, capacity=6)
+    for one in ((1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3), (7,)):
+        index.note(0, prompt(*one))
+    assert [index.held(0, prompt(*one)) for one in ((1, 2, 3), (4, 5, 6), (7,))] == [3, 2, 1]
+    index.resize(0, 2)
+    assert index.note(0, prompt(7)) == 1
+    assert index.blocks_of(0) == 2
+
+
+def test_prompts_with_a_hash_in_common_are_noted_as_any_others() -> None:
+    index = an_index(2, capacity=5)
+    for slot in range(2):
+        for blocks in ([1, 2, 9], [8], [4, 5, 9], [7], [1, 2, 9], [8], [4, 5, 9]):
+            index.note(slot, blocks)
+            assert all(index.held(slot, [block]) for block in blocks)
+            assert index.blocks_of(slot) <= 5
+    for slot in range(2):
+        index.clear(slot)
+    assert index.entries == 0
+    assert index.bytes == 0
+
+
 def test_a_replica_that_lost_its_cache_or_left_holds_nothing() -> None:
     index = an_index(2)
     index.note(0, prompt(1, 2))
