@@ -76,7 +76,7 @@ def account(
     growth, spread = _growth(samples)
     # With a worker of the router go the requests it had, and connections that it had not heard of yet.
     killed = did.get(KILLED_WORKER, 0)
-    unheard = max(0, tally.begun - client.get(LEFT, 0) - sum(outcomes.values())) if killed else 0
+    unheard = max(0, tally.begun - sum(outcomes.values())) if killed else 0
     died_with_it = outcomes.get(WORKER_LOST, 0) + unheard
     zero = {
         "lost": max(0, client.get(LOST, 0) - died_with_it),
@@ -87,7 +87,8 @@ def account(
         **rest,
     }
     if killed:
-        zero["requests without an outcome"] -= unheard
+        for name in ("requests without an outcome", "cut answers that are not counted as failures"):
+            zero[name] = max(0, zero[name] - unheard)
     if spread >= SHORTEST_TREND:
         zero["growth above the limit"] = int(growth > MOST_GROWTH)
     facts = {

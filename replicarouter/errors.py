@@ -248,5 +248,9 @@ class CannotListen(OSError):
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class CannotStart(Exception):
+    """The router cannot serve; the message says why."""
+
+
 class SettingsError(Exception):
     """The settings cannot be used; the message has one line for each problem."""

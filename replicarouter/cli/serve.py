@@ -20,7 +20,7 @@ from replicarouter.app import Router
 from replicarouter.cli import CommandFailed
 from replicarouter.cli.settings_flags import add_settings_arguments, settings_from
 from replicarouter.cli.startup import raise_descriptor_limit, return_large_blocks, start_up_block
-from replicarouter.errors import CannotListen, SettingsError
+from replicarouter.errors import CannotListen, CannotStart, SettingsError
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.replica import FILE, SETTINGS
 from replicarouter.reload.files import files_of
@@ -142,6 +142,8 @@ async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
         return 0
     except CannotListen as error:
         raise CommandFailed(_cannot_listen(settings, error)) from error
+    except CannotStart as error:
+        raise CommandFailed(str(error)) from error
     for number in STOPPING:
         loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     reloads = TaskSet()

@@ -38,14 +38,15 @@ class Capacity:
 
 
 def return_large_blocks() -> None:
-    """Have memory of two mebibytes and more go back to the system as soon as it is freed.
+    """Have memory of eight mebibytes and more go back to the system as soon as it is freed; what a prompt of
+    a mebibyte takes for a moment stays for the next one.
 
     glibc stops doing so by itself for sizes that it has seen freed (mallopt(3), M_MMAP_THRESHOLD): after
     one burst of large bodies the process would stay as large as all of them together.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 2**21)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**23)
         library.mallopt(_M_TRIM_THRESHOLD, KEPT)
 
 

@@ -84,9 +84,10 @@ class EventRelay(Relay):
         self._link.protocol.stream_to(None)
         super().fail(error)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """The answer is complete."""
         self._link.protocol.stream_to(None)
-        super()._finish()
+        super().finish()
 
 
 def relay_of(

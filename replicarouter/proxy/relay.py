@@ -86,14 +86,14 @@ class Relay:
             return
         self._observe(data)
         if end >= 0:
-            self._finish()
+            self.finish()
         elif self._client.full:
             self._hold()
 
     def lost(self, error: BaseException | None) -> None:
         """The replica's connection has ended: the regular end for some bodies, a failure for others."""
         if error is None and self._framing.ends_with_connection:
-            self._finish()
+            self.finish()
         else:
             self.fail(ReplicaDisconnected("The replica's connection ended before its answer did."))
 
@@ -153,7 +153,8 @@ class Relay:
         self._observer.end()
         return True
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """The answer is complete."""
         self._link.protocol.receiver = None
         self._observer.end()
         if not self._done.done():

@@ -11,7 +11,7 @@ from functools import partial
 from signal import SIGKILL, Signals
 from typing import Any
 
-from replicarouter.errors import CannotListen, Overloaded
+from replicarouter.errors import CannotListen, CannotStart, Overloaded
 from replicarouter.tasks import TaskSet
 from replicarouter.workers.bus import Answerer, Bus, Hear
 from replicarouter.workers.nursery import STARTED, Ended, Nursery
@@ -39,8 +39,8 @@ LONG_LIFE = 30.0
 """Seconds after which the next death of a worker counts as its first."""
 
 
-class WorkerEnded(Exception):
-    """A worker ended before it listened."""
+class WorkerEnded(CannotStart):
+    """A worker ended before it listened, or did not listen in time."""
 
 
 @dataclass(slots=True)
@@ -210,8 +210,12 @@ class Crew:
         await member.bus.connect(member.end)
         member.begun = True
         member.bus.send("begin", self._beginning())
-        async with asyncio.timeout(STARTS_WITHIN):
-            await member.up
+        try:
+            async with asyncio.timeout(STARTS_WITHIN):
+                await member.up
+        except TimeoutError:
+            _kill(member)
+            raise WorkerEnded(f"A worker did not listen within {STARTS_WITHIN:g} seconds.") from None
 
     def _hear_nursery(self) -> None:
         news = self._nursery.hear()
@@ -251,11 +255,9 @@ class Crew:
         member.pause = max(FIRST_PAUSE, pause)
         try:
             await self._begin(member)
-        except WorkerEnded:
-            return  # Its own end has been heard, and is followed by the next attempt.
-        except (CannotListen, TimeoutError) as error:
-            why = str(error) or "it does not listen"
-            log.warning("worker does not start", extra={"worker": member.seat, "why": why})
+        except (WorkerEnded, CannotListen) as error:
+            # Its end is heard, and is followed by the next attempt.
+            log.warning("worker does not start", extra={"worker": member.seat, "why": str(error)})
             _kill(member)
             return
         log.info("worker replaced", extra={"worker": member.seat, "pid": member.pid})

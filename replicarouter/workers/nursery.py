@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from os import _exit as end_process
 from struct import Struct
 from typing import NamedTuple, NoReturn, Self
 
@@ -170,10 +171,10 @@ def _leave(work: Callable[[], int]) -> NoReturn:
     status = 1
     try:
         status = work()
-    except BaseException:
-        traceback.print_exc()
     finally:
         with suppress(OSError):
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)
+        end_process(status)
