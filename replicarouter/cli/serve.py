@@ -140,10 +140,8 @@ async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
         await router.start()
     except asyncio.CancelledError:
         return 0
-    except CannotListen as error:
-        raise CommandFailed(_cannot_listen(settings, error)) from error
-    except CannotStart as error:
-        raise CommandFailed(str(error)) from error
+    except (CannotListen, CannotStart) as error:
+        raise CommandFailed(_cannot_start(settings, error)) from error
     for number in STOPPING:
         loop.add_signal_handler(number, signals.put_nowait, signal.Signals(number).name)
     reloads = TaskSet()
@@ -173,8 +171,7 @@ async def _serve(order: _Order, descriptors: int, crew: _Crew | None) -> int:
     gc.set_threshold(GC_THRESHOLD)
     manager.ready(_status(router))
     reloads.start(manager.keep_alive(partial(_status, router)), "tell the service manager")
-    reason = await signals.get()
-    log.info("draining", extra={"signal": reason, "in_flight": router.in_flight})
+    log.info("draining", extra={"signal": (reason := await signals.get()), "in_flight": router.in_flight})
     try:
         status = await _wind_down(router, signals, manager)
         return 1 if reason == NO_WORKERS else status
@@ -240,7 +237,9 @@ async def _wind_down(
     return 1 if forced else 0
 
 
-def _cannot_listen(settings: Settings, error: CannotListen) -> str:
+def _cannot_start(settings: Settings, error: CannotListen | CannotStart) -> str:
+    if isinstance(error, CannotStart):
+        return str(error)
     if error.errno != errno.EADDRINUSE:
         return f"cannot listen on {error.address}: {error.strerror}"
     flag = "--port" if error.port == settings.port else "--admin-port"

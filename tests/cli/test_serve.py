@@ -179,7 +179,6 @@ REFUSED = {
     "a flag there is not": ((*URL, "--conector-limit", "1"), "--conector-limit"),
     "a file there is not": (("--config", "/nonexistent/router.yaml"), "router.yaml"),
     "a door for everybody": ((*URL, "--admin-host", "0.0.0.0"), "admin"),
-    "what is not there yet": ((*URL, "--workers", "2"), "workers"),
 }
 
 
