@@ -24,7 +24,9 @@ LOUD_IMPORTS = {
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "time", "time_ns"}
 
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
-AIOHTTP_INTERNALS = ("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_internals", "proxy.aiohttp_payload")
+AIOHTTP_INTERNALS = (
+    *("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_internals", "proxy.aiohttp_payload"),
+)
 AIOHTTP_BESIDES = {
     ("proxy.arriving", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
     ("proxy.arriving", "aiohttp.web_protocol"): "the same: its error class has no public name",

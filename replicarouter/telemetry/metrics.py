@@ -42,8 +42,8 @@ class LabelsOfKind:
 
 
 class Metrics:
-    """All that is counted and timed about exchanges, on a `shelf` if it shall outlive this process. Gauges are
-    not here: they are read, not kept."""
+    """All that is counted and timed about exchanges, on a `shelf` if it is to outlive this process. Gauges
+    are not here: they are read, not kept."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
         self.queue = Histograms(QUEUE_BOUNDS, "queue", shelf)  # model

@@ -35,8 +35,8 @@ class Sources:
     """What can be asked at any time. `admission` are the settings in force, `policy_of` names the policy of a
     model's pool, `clients` counts open connections of clients, `process` reads what the operating system says
     of this process, `wall` tells the Unix time, `traces_dropped` counts requests whose spans were lost and
-    `lines_dropped` lines of the log. `works` is what the requests at each replica show of it. `workers` is how
-    many processes serve the port, `restarts` how many of them had to be replaced."""
+    `lines_dropped` lines of the log. `works` is what the requests at each replica show of it. `workers` is
+    how many processes serve the port, `restarts` how many of them had to be replaced."""
 
     fleet: Fleet
     ledger: Ledger
