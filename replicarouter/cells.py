@@ -5,7 +5,7 @@ are put on when somebody reads.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 Labels = tuple[str, ...]
@@ -47,10 +47,12 @@ class Counter:
     Its cells are its own, or those that it has on a `shelf` under its `name`.
     """
 
-    __slots__ = ("_free", "_rows", "_shelf", "_spare", "_values", "name")
+    __slots__ = ("_free", "_rows", "_shelf", "_spare", "_values", "name", "on_fold")
 
     def __init__(self, name: str = "", shelf: Shelf | None = None) -> None:
         self.name = name
+        self.on_fold: Callable[[], None] | None = None
+        """Is told when rows are folded: what `cell` has said of them holds no more."""
         self._rows: dict[Labels, int] = {}
         self._shelf = shelf
         self._values: Whole = [] if shelf is None else shelf.cells
@@ -69,6 +71,12 @@ class Counter:
     def touch(self, labels: Labels) -> None:
         """Make the row exist at zero, so that a rate can be taken from its first count."""
         self.add(labels, 0)
+
+    def cell(self, labels: Labels) -> tuple[Whole, int] | None:
+        """Where this row is, for those who often add to it; None when it has no cell of its own, be it for
+        lack of room. Good until `on_fold`."""
+        row = self._rows.get(labels)
+        return None if row is None else (self._values, row)
 
     def learn(self, labels: Labels, offset: int) -> None:
         """Read this row from a cell that somebody else writes."""
@@ -97,6 +105,8 @@ class Counter:
             else:
                 self._shelf.drop(self.name, labels)
             self.add(_relabelled(labels, position, into), amount)
+        if self.on_fold is not None:
+            self.on_fold()
         if self._spare is not None:
             self._spare.fold(position, value, into)
 
@@ -190,11 +200,13 @@ class Histograms:
     Their cells are their own, or those that they have on a `shelf` under their `name`.
     """
 
-    __slots__ = ("_series", "_shelf", "bounds", "name")
+    __slots__ = ("_series", "_shelf", "bounds", "name", "on_fold")
 
     def __init__(self, bounds: Sequence[float], name: str = "", shelf: Shelf | None = None) -> None:
         self.name = name
         self.bounds = tuple(bounds)
+        self.on_fold: Callable[[], None] | None = None
+        """Is told when series are merged: those that `of` has given may count no more."""
         self._series: dict[Labels, Histogram] = {}
         self._shelf = shelf
         if shelf is not None:
@@ -241,6 +253,8 @@ class Histograms:
             if self._shelf is not None:
                 self._shelf.drop(self.name, labels)
             self.of(_relabelled(labels, position, into)).merge(series)
+        if self.on_fold is not None:
+            self.on_fold()
 
     def _shelved(self, labels: Labels, shelf: Shelf) -> Histogram:
         offset = shelf.take(self.name, labels, len(self.bounds) + 2)

@@ -29,7 +29,7 @@ from replicarouter.briefing import (
 )
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining
-from replicarouter.exchange import Exchange
+from replicarouter.exchange import OK, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
@@ -109,9 +109,12 @@ class Plane:
             self._access_log.observe,
             Refusals().observe,
         ]
+        # The others take no interest in what went well.
+        self._success_observers = [around.metrics.observe, self._access_log.observe]
         self._exporter = open_exporter(settings.tracing, around.fleet, version=__version__, clock=clock)
         if self._exporter is not None:
             self._observers.append(self._exporter.observe)
+            self._success_observers.append(self._exporter.observe)
         self._descriptors = Descriptors.of_process(replicas=len(settings.replicas))
         self._front: FrontServer | None = None
         self._entrance: Entrance | None = None
@@ -318,5 +321,5 @@ class Plane:
         return Corridor(rooms, corridor_limits(settings), key_reader(settings), around.clock)
 
     def _observe(self, exchange: Exchange) -> None:
-        for tell in self._observers:
+        for tell in self._success_observers if exchange.outcome == OK else self._observers:
             tell(exchange)

@@ -124,3 +124,28 @@ def test_series_folded_together_keep_their_sum() -> None:
     assert list(histograms.of(("old",)).counts) == [2, 0, 1]
     after = histograms.merged()
     assert (list(after.counts), after.total) == (list(before.counts), before.total)
+
+
+def test_the_cell_of_a_row_may_be_added_to_until_rows_are_folded() -> None:
+    counter, told = Counter(), []
+    counter.on_fold = lambda: told.append(dict(counter))
+    assert counter.cell(("a",)) is None
+    counter.add(("a",))
+    found = counter.cell(("a",))
+    assert found is not None
+    cells, row = found
+    cells[row] += 4
+    assert (dict(counter), told) == ({("a",): 5}, [])
+
+    counter.fold(0, "a", "old")
+    assert told == [{("old",): 5}]
+
+
+def test_it_is_told_when_series_are_folded() -> None:
+    histograms, told = Histograms((1.0,)), []
+    histograms.on_fold = lambda: told.append([labels for labels, _ in histograms])
+    histograms.observe(("a",), 0.5)
+    assert told == []
+
+    histograms.fold(0, "a", "old")
+    assert told == [[("old",)]]

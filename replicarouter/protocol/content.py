@@ -90,7 +90,7 @@ def _counted(fields: object, *names: str) -> int | None:
     if isinstance(fields, dict):
         for name in names:
             value = fields.get(name)
-            if isinstance(value, int):
+            if type(value) is int:
                 return value
     return None
 

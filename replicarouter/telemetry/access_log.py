@@ -2,14 +2,16 @@
 prompt, no key."""
 
 import logging
+import re
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
 from replicarouter.exchange import OK, Exchange
-from replicarouter.telemetry.logs import FactsRecord
+from replicarouter.telemetry.logs import FactsRecord, LineFormatter, LineHandler
 
 log = logging.getLogger("replicarouter.access")
+_root = log.root
 
 EVENT = "request"
 
@@ -21,6 +23,27 @@ LONGEST_ASKED = 100
 
 _ALL = 2**64
 
+MOST_TEMPLATES = 2048
+"""Templates that are kept, and as many senders."""
+
+PARTS = 10_000
+"""Of a second: to so many the times are rounded."""
+
+_VARIABLE = (
+    *("request_id", "caller", "seconds", "receive", "queue", "connect", "head", "stream", "first_content"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "bytes_in", "bytes_out", "trace_id"),
+)
+"""What a template leaves open besides the time, in the order of a line; `peer` belongs to `caller`."""
+
+_LEFT_OUT = "%.0s"
+"""Takes a value and writes nothing."""
+
+_plain = re.compile(r"[!#-\[\]-~]{1,200}").fullmatch
+"""Of an id that needs no quotes and no escapes in any form of a line."""
+
+Kind = tuple[str | int | bool, ...]
+"""What decides of a template."""
+
 
 class AccessLog:
     """Writes the lines. Of those about successes it writes the share `sample`, which may be set at any time;
@@ -28,6 +51,8 @@ class AccessLog:
 
     def __init__(self, sample: float = 1.0) -> None:
         self.sample = sample
+        self._handlers: list[logging.Handler] = []
+        self._ready: tuple[LineHandler, AccessLines] | None = None
 
     @property
     def sample(self) -> float:
@@ -47,7 +72,139 @@ class AccessLog:
             name = exchange.client_id.encode("utf-8", "surrogateescape")
             if xxh3_64_intdigest(name) >= self._below:
                 return
+        if _root.handlers != self._handlers:
+            self._ready = self._prepare()
+        ready = self._ready
+        # Somebody else may want to hear of it as a record.
+        if ready and log.parent is _root and not log.handlers and not log.filters and log.propagate:
+            line = ready[1].line(exchange)
+            if line:
+                ready[0].write(line, spare=success)
+                return
         log.handle(FactsRecord(log.name, EVENT, facts_of(exchange), spare=success))
+
+    def _prepare(self) -> "tuple[LineHandler, AccessLines] | None":
+        """The only handler that there is, with lines in its form, if it is one of ours."""
+        self._handlers = _root.handlers[:]
+        if len(self._handlers) != 1:
+            return None
+        (handler,) = self._handlers
+        if not isinstance(handler, LineHandler) or handler.filters or handler.level > logging.INFO:
+            return None
+        form = handler.formatter
+        return (handler, AccessLines(form)) if isinstance(form, LineFormatter) else None
+
+
+class _Times(dict[int, str]):
+    """How so many parts of a second are written: seconds, rounded. The short ones are kept."""
+
+    def __missing__(self, parts: int) -> str:
+        text = repr(parts / PARTS)
+        if -1 < parts < MOST_TEMPLATES:
+            self[parts] = text
+        return text
+
+
+class AccessLines:
+    """Whole lines, just as a formatter writes the facts of a record, of what is common: the first attempt was
+    answered, under names that are written the same way in any line. What lines of a kind share is written
+    once, and kept."""
+
+    __slots__ = ("_formatter", "_senders", "_templates", "_times")
+
+    def __init__(self, formatter: LineFormatter) -> None:
+        self._formatter = formatter
+        self._templates: dict[Kind, str] = {}
+        self._senders: dict[tuple[str, str], str] = {}
+        self._times = _Times()
+
+    def line(self, exchange: Exchange) -> str:
+        """The line of an ended exchange with the end of the line; empty when it is not a common one."""
+        name = exchange.client_id
+        received, leased = exchange.received_at, exchange.leased_at
+        sent, head = exchange.sent_at, exchange.head_at
+        if exchange.past or not (received and leased and sent and head):
+            return ""
+        if exchange.path != exchange.endpoint or name != exchange.upstream_id or not _plain(name):
+            return ""
+        first, trace_id = exchange.first_content_at, exchange.trace.trace_id
+        prompt, cached = exchange.prompt_tokens, exchange.cached_tokens
+        completion = exchange.completion_tokens
+        kind = (
+            exchange.method,
+            exchange.endpoint,
+            exchange.model,
+            exchange.asked_model,
+            exchange.replica,
+            exchange.status,
+            exchange.outcome,
+            exchange.stage,
+            exchange.policy,
+            exchange.affinity,
+            exchange.attempts,
+            first == 0.0,
+            prompt == 0 == completion,
+            cached is None,
+            trace_id == "",
+        )
+        try:
+            template = self._templates[kind]
+            sender = self._senders[exchange.caller, exchange.peer]
+        except KeyError:
+            template, sender = self._learn(kind, exchange)
+        if not template or not sender:
+            return ""
+        accepted, ended, times = exchange.accepted_at, exchange.ended_at, self._times
+        return template % (
+            self._formatter.now(),
+            name,
+            sender,
+            times[round((ended - accepted) * PARTS)],
+            times[round((received - accepted) * PARTS)],
+            times[round((leased - received) * PARTS)],
+            times[round((sent - leased) * PARTS)],
+            times[round((head - sent) * PARTS)],
+            times[round((ended - head) * PARTS)],
+            first and times[round((first - sent) * PARTS)],
+            prompt,
+            cached,
+            completion,
+            exchange.bytes_in,
+            exchange.bytes_out,
+            trace_id,
+        )
+
+    def _learn(self, kind: Kind, exchange: Exchange) -> tuple[str, str]:
+        """The template and the sender of an exchange; empty when one cannot be written apart from a line."""
+        facts = facts_of(exchange)
+        for kept in (self._templates, self._senders):
+            if len(kept) >= MOST_TEMPLATES:
+                kept.clear()
+        template = self._templates[kind] = self._template(facts)
+        form = self._formatter
+        parts = [form.fact(name, facts[name]) for name in ("caller", "peer") if name in facts]
+        sender = form.joint.join(parts) if all(parts) else ""
+        self._senders[exchange.caller, exchange.peer] = sender
+        return template, sender
+
+    def _template(self, facts: dict[str, Any]) -> str:
+        form = self._formatter
+        text, joint = form.opening("info", EVENT, log.name), ""
+        variable = list(_VARIABLE)
+        for name, value in facts.items():
+            if name == "peer":
+                continue
+            if name in variable:
+                while variable.pop(0) != name:
+                    text += _LEFT_OUT
+                part = "%s" if name == "caller" else form.blank(name, value)
+            else:
+                part = form.fact(name, value).replace("%", "%%")
+                if not part:
+                    return ""
+            text += f"{joint}{part}"
+            joint = form.joint
+        return f"{text}{_LEFT_OUT * len(variable)}{form.closing}\n"
 
 
 def facts_of(exchange: Exchange) -> dict[str, Any]:
@@ -77,11 +234,11 @@ def facts_of(exchange: Exchange) -> dict[str, Any]:
     if exchange.past and exchange.attempts > 1:
         before = exchange.past[: exchange.attempts - 1]
         facts["retried"] = ",".join(f"{attempt.replica}:{attempt.reason}" for attempt in before)
-    facts["seconds"] = round(exchange.ended_at - exchange.accepted_at, 4)
+    facts["seconds"] = _rounded(exchange.ended_at - exchange.accepted_at)
     for name, begin, end in exchange.intervals():
-        facts[name] = round(end - begin, 4)
+        facts[name] = _rounded(end - begin)
     if exchange.first_content_at:
-        facts["first_content"] = round(exchange.first_content_at - exchange.sent_at, 4)
+        facts["first_content"] = _rounded(exchange.first_content_at - exchange.sent_at)
     if exchange.prompt_tokens or exchange.completion_tokens:
         facts["prompt_tokens"] = exchange.prompt_tokens
         if exchange.cached_tokens is not None:
@@ -92,6 +249,11 @@ def facts_of(exchange: Exchange) -> dict[str, Any]:
     if exchange.trace.trace_id:
         facts["trace_id"] = exchange.trace.trace_id
     return facts
+
+
+def _rounded(seconds: float) -> float:
+    # A third of what it takes to round to a number of digits.
+    return round(seconds * PARTS) / PARTS
 
 
 def asked_for(exchange: Exchange) -> dict[str, str]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 ROOM = 4 * 2**20
 """Bytes that may wait before lines that can be spared are dropped; the others have twice as much."""
@@ -28,11 +27,8 @@ FINAL = frozenset((errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE, e
 """Errors after which nobody can read again; after any other the next write may succeed."""
 
 
-class _Line(NamedTuple):
-    """`tells`: of how many dropped lines it tells."""
-
-    text: bytes
-    tells: int
+_Line = tuple[bytes, int]
+"""Its text, and of how many dropped lines it tells."""
 
 
 class LineWriter:
@@ -67,7 +63,7 @@ class LineWriter:
     @property
     def untold(self) -> int:
         """Dropped lines of which no line tells that was written, or waits to be."""
-        return self.dropped + self._told_in_vain - self._told
+        return self._refused + self._lost + self._told_in_vain - self._told
 
     @property
     def waiting(self) -> int:
@@ -82,12 +78,14 @@ class LineWriter:
     def put(self, line: bytes, *, spare: bool, tells: int = 0) -> bool:
         """Have `line` written, which tells of so many dropped ones; False when it was dropped itself, which
         comes sooner to one that can be spared."""
-        if self.waiting + len(line) > (self._room if spare else 2 * self._room) or self._gone:
+        size = len(line)
+        waiting = self._put - self._written
+        if waiting + size > (self._room if spare else 2 * self._room) or self._gone:
             self._refused += not tells
             return False
         self._told += tells
-        self._put += len(line)
-        self._lines.put(_Line(line, tells))
+        self._put += size
+        self._lines.put((line, tells))
         return True
 
     def flush(self, seconds: float) -> bool:
@@ -103,7 +101,7 @@ class LineWriter:
         while True:
             lines = self._next_lines()
             taken = self._write(lines)
-            self._written += sum(len(line.text) for line in lines)
+            self._written += sum(len(text) for text, _ in lines)
             if taken:
                 if self._lines.empty():
                     self._hurry.wait(PAUSE)
@@ -113,29 +111,29 @@ class LineWriter:
     def _next_lines(self) -> list[_Line]:
         """The lines that wait, as many as go into one write."""
         lines = [self._lines.get()]
-        size = len(lines[0].text)
+        size = len(lines[0][0])
         with suppress(Empty):
             while size < PIECE:
                 lines.append(self._lines.get_nowait())
-                size += len(lines[-1].text)
+                size += len(lines[-1][0])
         return lines
 
     def _write(self, lines: Sequence[_Line]) -> bool:
         """Write them all; False when some were dropped."""
         # The rest of a line that was cut is lost: it must not be taken for the beginning of the next.
         mend = b"\n" if self._torn else b""
-        data = mend + b"".join([line.text for line in lines])
+        data = mend + b"".join([text for text, _ in lines])
         done = 0 if self._gone else self._write_bytes(data)
         if done == len(data):
             self._torn = False
             return True
-        ends = list(accumulate((len(line.text) for line in lines), initial=len(mend)))
+        ends = list(accumulate((len(text) for text, _ in lines), initial=len(mend)))
         if done:
             self._torn = done not in ends
-        for line, end in zip(lines, ends[1:], strict=True):
+        for (_, tells), end in zip(lines, ends[1:], strict=True):
             if end > done:
-                self._lost += not line.tells
-                self._told_in_vain += line.tells
+                self._lost += not tells
+                self._told_in_vain += tells
         return False
 
     def _write_bytes(self, data: bytes) -> int:

@@ -55,8 +55,12 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg} {record.args!r}"
 
 
-class _Lines(logging.Formatter):
-    """What both forms of a line have in common: the time, in which a second is written once."""
+class LineFormatter(logging.Formatter):
+    """What both forms of a line have in common: the time, in which a second is written once, and the parts of
+    which a line without a traceback consists: an opening, facts with a joint between them, a closing."""
+
+    joint = " "
+    closing = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +69,33 @@ class _Lines(logging.Formatter):
 
     def when(self, record: logging.LogRecord) -> str:
         """The time of a record, in UTC."""
-        second = int(record.created)
+        return self._at(record.created)
+
+    def now(self) -> str:
+        """The time of a line that is written now."""
+        return self._at(time.time())
+
+    def opening(self, level: str, event: str, logger: str) -> str:
+        """A template of what stands before the first fact: `%s` for the time."""
+        raise NotImplementedError
+
+    def fact(self, name: str, value: object) -> str:
+        """How a fact is written; empty when that depends on the rest of the line."""
+        raise NotImplementedError
+
+    def blank(self, name: str, value: object) -> str:
+        """A template of a fact: `%s` for a plain text or a number, whichever `value` is."""
+        raise NotImplementedError
+
+    def _at(self, moment: float) -> str:
+        second = int(moment)
         if second != self._second:
             self._second = second
             self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._shown}.{int(record.msecs):03d}Z"
+        return f"{self._shown}.{int(moment % 1 * 1000):03d}Z"
 
 
-class TextFormatter(_Lines):
+class TextFormatter(LineFormatter):
     """`time level event key=value …`; a value that holds a space is quoted, control characters are escaped:
     nothing but a traceback has more than one line, and its lines begin with a space."""
 
@@ -90,6 +113,18 @@ class TextFormatter(_Lines):
         below = self.formatException(record.exc_info).split("\n")
         return "\n".join((line, *(f"  {printable(one)}" for one in below)))
 
+    def opening(self, level: str, event: str, logger: str) -> str:  # noqa: ARG002 - other forms name it
+        """The time, the level and the event."""
+        return f"%s {level:7} {printable(event)} "
+
+    def fact(self, name: str, value: object) -> str:
+        """`name=value`, quoted where it must be."""
+        return f"{printable(name)}={_shown(value)}"
+
+    def blank(self, name: str, value: object) -> str:  # noqa: ARG002 - it has no quotes here
+        """`name=%s`."""
+        return f"{printable(name)}=%s"
+
     def _shown_facts(self, facts: Mapping[str, Any]) -> str:
         """All of them as `key=value`: by one template, unless some value has to be quoted."""
         names = tuple(facts)
@@ -100,11 +135,14 @@ class TextFormatter(_Lines):
         ambiguous = text.count(" ") >= len(names) or '"' in text or "= " in text or text.endswith("=")
         if text.isprintable() and not ambiguous:
             return text
-        return " ".join([f"{printable(name)}={_shown(value)}" for name, value in facts.items()])
+        return " ".join([self.fact(name, value) for name, value in facts.items()])
 
 
-class JsonFormatter(_Lines):
+class JsonFormatter(LineFormatter):
     """One JSON object a line, of ASCII alone: no character of a value can mean anything to a terminal."""
+
+    joint = ","
+    closing = "}"
 
     def format(self, record: logging.LogRecord) -> str:
         """The event, its facts and a traceback if there is one."""
@@ -125,6 +163,23 @@ class JsonFormatter(_Lines):
             pass  # It holds a number or a character that this writer does not know.
         return json.dumps(document, default=str, separators=(",", ":"))
 
+    def opening(self, level: str, event: str, logger: str) -> str:
+        """The time, the level, the event and the logger."""
+        fields = {"level": level, "event": event, "logger": logger}
+        return f'{{"time":"%s",{orjson.dumps(fields).decode()[1:-1]},'
+
+    def fact(self, name: str, value: object) -> str:
+        """`"name":value`; a character beyond ASCII has the whole line written in another way."""
+        try:
+            text = orjson.dumps({name: value}).decode()[1:-1]
+        except TypeError:
+            return ""
+        return text if text.isascii() and text.isprintable() else ""
+
+    def blank(self, name: str, value: object) -> str:
+        """`"name":%s`, or `"name":"%s"` for a text."""
+        return f'"{name}":"%s"' if isinstance(value, str) else f'"{name}":%s'
+
 
 class LineHandler(logging.Handler):
     """Hands lines to a writer that holds up nobody. When lines were dropped, that is a line too, once there
@@ -136,16 +191,29 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written."""
-        count = self.writer.untold
-        if count and self.writer.relaxed:
-            lost = logging.LogRecord(__name__, logging.WARNING, "", 0, "log lines dropped", (), None)
-            lost.count = count
-            self._put(lost, spare=False, tells=count)
+        if self.writer.untold:
+            self._tell_of_lost()
         self._put(record, spare=isinstance(record, FactsRecord) and record.spare)
+
+    def write(self, line: str, *, spare: bool) -> None:
+        """Have a line written that is formatted already, and ends."""
+        lock, writer = self.lock, self.writer
+        assert lock is not None
+        with lock:
+            if writer.untold:
+                self._tell_of_lost()
+            writer.put(line.encode(), spare=spare)
 
     def flush(self) -> None:
         """Wait for what is not written yet, but not for ever."""
         self.writer.flush(FLUSH)
+
+    def _tell_of_lost(self) -> None:
+        if self.writer.relaxed:
+            count = self.writer.untold
+            lost = logging.LogRecord(__name__, logging.WARNING, "", 0, "log lines dropped", (), None)
+            lost.count = count
+            self._put(lost, spare=False, tells=count)
 
     def _put(self, record: logging.LogRecord, *, spare: bool, tells: int = 0) -> None:
         line = f"{self.format(record)}\n"

@@ -1,8 +1,10 @@
 """Counters and histograms of exchanges. First contents are timed as they come, the rest at the end."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from replicarouter.cells import Counter, Histograms, Labels, Shelf
+from replicarouter.cells import Counter, Histogram, Histograms, Labels, Shelf, Whole
 from replicarouter.exchange import OK, OTHER, UPSTREAM_ERROR, Exchange
 
 QUEUE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
@@ -41,6 +43,20 @@ class LabelsOfKind:
     completion: Labels
 
 
+class RowsOfKind(NamedTuple):
+    """Where an exchange is counted and timed that was sent, and answered by an engine: found once for each
+    kind. Good until something is folded."""
+
+    request: Histogram
+    queue: Histogram
+    connect: Histogram
+    answers: Whole
+    answer: int
+    affinities: Whole
+    affinity: int
+    labels: LabelsOfKind
+
+
 class Metrics:
     """All that is counted and timed about exchanges, on a `shelf` if it is to outlive this process. Gauges
     are not here: they are read, not kept."""
@@ -63,6 +79,9 @@ class Metrics:
         self.routed_characters = Counter("routed_characters", shelf)  # policy, replica
         self.shed = Counter("shed", shelf)  # reason
         self._labels: dict[Kind, LabelsOfKind] = {}
+        self._rows: dict[Kind, RowsOfKind] = {}
+        for one in (self.request, self.queue, self.connect, self.answers, self.affinity):
+            one.on_fold = self._rows.clear
         for reason in sorted(_SHED):
             # A rate needs a count to grow from: the first burst must not be missed.
             self.shed.touch((reason,))
@@ -89,6 +108,27 @@ class Metrics:
             exchange.affinity,
             exchange.status,
         )
+        rows = self._rows.get(kind)
+        if rows is None or not exchange.sent_at:
+            self._observe_any(kind, exchange)
+            return
+        # As below, for what is common.
+        request, queue, connect, answers, answer, affinities, affinity, labels = rows
+        leased = exchange.leased_at
+        took = exchange.ended_at - exchange.accepted_at
+        request.counts[bisect_left(request.bounds, took)] += 1
+        request.sums[0] += took
+        answers[answer] += 1
+        affinities[affinity] += 1
+        took = leased - exchange.received_at
+        queue.counts[bisect_left(queue.bounds, took)] += 1
+        queue.sums[0] += took
+        took = exchange.sent_at - leased
+        connect.counts[bisect_left(connect.bounds, took)] += 1
+        connect.sums[0] += took
+        self._count_tokens(labels, exchange)
+
+    def _observe_any(self, kind: Kind, exchange: Exchange) -> None:
         labels = self._labels.get(kind) or self._make_labels(kind)
         if exchange.endpoint != OTHER:
             self.request.observe(labels.request, exchange.ended_at - exchange.accepted_at)
@@ -102,12 +142,35 @@ class Metrics:
         self.queue.observe(labels.model, exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
             self.connect.observe(labels.replica, exchange.sent_at - exchange.leased_at)
-        if 0 < exchange.prompt_tokens < MOST_TOKENS:
-            self.tokens.add(labels.prompt, exchange.prompt_tokens)
-        if exchange.cached_tokens and 0 < exchange.cached_tokens < MOST_TOKENS:
-            self.tokens.add(labels.cached, exchange.cached_tokens)
-        if 0 < exchange.completion_tokens < MOST_TOKENS:
-            self.tokens.add(labels.completion, exchange.completion_tokens)
+            if exchange.outcome in _ANSWERED and exchange.endpoint != OTHER:
+                self._keep_rows(kind, labels)
+        self._count_tokens(labels, exchange)
+
+    def _count_tokens(self, labels: LabelsOfKind, exchange: Exchange) -> None:
+        prompt, cached = exchange.prompt_tokens, exchange.cached_tokens
+        completion = exchange.completion_tokens
+        if 0 < prompt < MOST_TOKENS:
+            self.tokens.add(labels.prompt, prompt)
+        if cached and 0 < cached < MOST_TOKENS:
+            self.tokens.add(labels.cached, cached)
+        if 0 < completion < MOST_TOKENS:
+            self.tokens.add(labels.completion, completion)
+
+    def _keep_rows(self, kind: Kind, labels: LabelsOfKind) -> None:
+        """Remember where exchanges of this kind are counted; they have been once."""
+        answer, affinity = self.answers.cell(labels.answers), self.affinity.cell(labels.affinity)
+        if answer is None or affinity is None:
+            return
+        if len(self._rows) >= MOST_KINDS:
+            self._rows.clear()
+        self._rows[kind] = RowsOfKind(
+            self.request.of(labels.request),
+            self.queue.of(labels.model),
+            self.connect.of(labels.replica),
+            *answer,
+            *affinity,
+            labels,
+        )
 
     def _make_labels(self, kind: Kind) -> LabelsOfKind:
         endpoint, outcome, model, replica, policy, affinity, status = kind

@@ -2,15 +2,24 @@
 
 import json
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replicarouter.exchange import PastAttempt, Stage
 from replicarouter.protocol.traceparent import Trace
-from replicarouter.telemetry.access_log import AccessLog, facts_of
-from replicarouter.telemetry.logs import FactsRecord, JsonFormatter, TextFormatter
-from tests.scene import an_exchange
+from replicarouter.telemetry.access_log import MOST_TEMPLATES, AccessLines, AccessLog, facts_of
+from replicarouter.telemetry.logs import (
+    FactsRecord,
+    JsonFormatter,
+    LineFormatter,
+    TextFormatter,
+    dropped_lines,
+    set_up,
+)
+from tests.scene import CHAT, an_exchange
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -216,3 +225,132 @@ def test_of_all_else_every_line_is_written(outcome: str, caplog: pytest.LogCaptu
 
 def test_any_id_can_be_drawn(caplog: pytest.LogCaptureFixture) -> None:
     assert lines(AccessLog(0.999999), caplog, client_id="\udcff\udc80")
+
+
+COMMON: list[dict[str, Any]] = [
+    {},
+    {"outcome": "upstream_error", "status": 503},
+    {"outcome": "client_gone"},
+    {"peer": "team-a"},
+    {"caller": "", "peer": ""},
+    {"caller": "team b", "peer": "::1"},
+    {"asked_model": "an alias"},
+    {"model": "100%"},
+    {"model": "50%s"},
+    {"model": 'a "b" \\ c'},
+    {"model": "a="},
+    {"model": "a\nb"},
+    {"model": "x" * 300},
+    {"first_content_at": 0.0},
+    {"cached_tokens": None},
+    {"prompt_tokens": 0, "completion_tokens": 0},
+    {"prompt_tokens": 0, "cached_tokens": 0},
+    {"trace": Trace("")},
+    {"policy": "", "affinity": "none"},
+    {"ended_at": 1003.0},
+    {"ended_at": 987_654_321.12344},
+    {"received_at": 1000.00004, "leased_at": 1000.00016, "sent_at": 1000.00999},
+    {"sent_at": 1004.5},
+]
+"""Differences from `ANSWERED` with which a line is written in the common way."""
+
+RARE: list[dict[str, Any]] = [
+    {"client_id": "not plain", "upstream_id": "not plain"},
+    {"client_id": 'say "a"', "upstream_id": 'say "a"'},
+    {"client_id": "\udcff", "upstream_id": "\udcff"},
+    {"client_id": "x" * 201, "upstream_id": "x" * 201},
+    {"client_id": "", "upstream_id": ""},
+    {"upstream_id": "another"},
+    {"path": "/v1/elsewhere"},
+    {"attempts": 2, "past": (PastAttempt("b", "http_503", 1000.6, 1000.65, 1000.7),)},
+    {"head_at": 0.0},
+    {"leased_at": 0.0, "sent_at": 0.0, "head_at": 0.0},
+    {"received_at": 0.0, "leased_at": 0.0, "sent_at": 0.0, "head_at": 0.0},
+]
+"""And with which it is not."""
+
+ODD: list[dict[str, Any]] = [{"model": name} for name in ("ü", "\udcff", "a\x7fb", "\x9b")]
+"""Names of which only text says by themselves how they are written."""
+
+
+def asked(fields: dict[str, Any]) -> dict[str, Any]:
+    named = {"path": CHAT, **ANSWERED, **fields}
+    return {"asked_model": named["model"], **named}
+
+
+def without_time(line: str) -> str:
+    return line[:8] + line[33:] if line.startswith("{") else line[24:]
+
+
+def told_by(form: LineFormatter, fields: dict[str, Any]) -> str:
+    """The line of a record, without its time."""
+    facts = facts_of(an_exchange(**asked(fields)))
+    return without_time(form.format(FactsRecord("replicarouter.access", "request", facts, spare=True)))
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """The root logger as it was, afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_lines_are_the_same_whichever_way_they_are_written(form: str, tmp_path: Path) -> None:
+    formatter = TextFormatter() if form == "text" else JsonFormatter()
+    log = AccessLog()
+    # Each twice: also from what the first has left behind.
+    every = [fields for fields in (*COMMON, *RARE, *ODD) for _ in range(2)]
+    with (tmp_path / "log").open("w") as target:
+        set_up("info", form, target)
+        for fields in every:
+            log.observe(an_exchange(**asked(fields)))
+        logging.getLogger().handlers[0].flush()
+    lines = (tmp_path / "log").read_text(encoding="utf-8").split("\n")
+    assert [without_time(line) for line in lines[:-1]] == [told_by(formatter, fields) for fields in every]
+    assert (lines[-1], dropped_lines()) == ("", 0)
+
+
+@pytest.mark.parametrize("form", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
+def test_what_is_common_is_written_without_a_record(form: LineFormatter) -> None:
+    lines = AccessLines(form)
+    assert all(lines.line(an_exchange(**asked(fields))) for fields in COMMON)
+    assert not any(lines.line(an_exchange(**asked(fields))) for fields in RARE)
+    assert all(bool(lines.line(an_exchange(**asked(odd)))) == (form.joint == " ") for odd in ODD)
+
+
+def test_templates_do_not_grow_with_what_clients_write() -> None:
+    lines = AccessLines(JsonFormatter())
+    for number in range(2 * MOST_TEMPLATES + 10):
+        one = an_exchange(**asked({"model": f"m{number}", "caller": f"c{number}"}))
+        line = json.loads(lines.line(one))
+        assert (line["model"], line["caller"]) == (f"m{number}", f"c{number}")
+    assert len(lines._templates) <= MOST_TEMPLATES
+    assert len(lines._senders) <= MOST_TEMPLATES
+
+
+@pytest.mark.usefixtures("restored")
+def test_whoever_else_listens_hears_of_every_line(tmp_path: Path) -> None:
+    heard: list[logging.LogRecord] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record)
+
+    log, access, listener = AccessLog(), logging.getLogger("replicarouter.access"), Listener()
+    with (tmp_path / "log").open("w") as target:
+        set_up("info", "json", target)
+        root = logging.getLogger()
+        for logger in (root, access):
+            log.observe(an_exchange(**asked({})))
+            logger.addHandler(listener)
+            log.observe(an_exchange(**asked({})))
+            logger.removeHandler(listener)
+        log.observe(an_exchange(**asked({})))
+        root.handlers[0].flush()
+    assert len(heard) == 2
+    assert (tmp_path / "log").read_text().count("\n") == 5

@@ -145,3 +145,19 @@ def test_tokens_are_counted_by_model_and_kind(metrics: Metrics) -> None:
 def test_a_count_that_makes_no_sense_is_left_out(metrics: Metrics, tokens: int) -> None:
     metrics.observe(an_exchange(**WHOLE, prompt_tokens=tokens, completion_tokens=3))
     assert dict(metrics.tokens) == {("m1", "completion"): 3}
+
+
+def test_what_was_folded_is_counted_under_its_name_again(metrics: Metrics) -> None:
+    for _ in range(3):
+        metrics.observe(an_exchange(**WHOLE, status=200))
+    metrics.answers.fold(0, "a", "removed")
+    metrics.connect.fold(0, "a", "removed")
+    metrics.answers.add(("c", "2xx"))  # It may take the row of the one that is gone.
+    for _ in range(2):
+        metrics.observe(an_exchange(**WHOLE, status=200))
+
+    assert dict(metrics.answers) == {("removed", "2xx"): 3, ("c", "2xx"): 1, ("a", "2xx"): 2}
+    assert totals(metrics.connect) == {("removed",): (3, 0.75), ("a",): (2, 0.5)}
+    assert totals(metrics.queue) == {("m1",): (5, 2.5)}
+    assert totals(metrics.request) == {("/v1/chat/completions", "ok"): (5, 20.0)}
+    assert dict(metrics.affinity) == {("round-robin", "none"): 5}
