@@ -93,14 +93,18 @@ def _spans(body: bytes) -> Iterator[Span]:
 
 
 def _only_span(body: bytes) -> Span | None:
-    """The same where the word stands once in the body: since there is such a field, that is its name."""
+    """The same where the word stands once in the body, and plainly as the name of a field of its outermost
+    object: nothing is opened before it, or nothing else is closed behind it."""
     at = body.find(_KEY)
     if at < 0 or body.find(_KEY, at + 1) >= 0 or b"\\u00" in body:
         return None
     colon = _COLON.match(body, at + len(_KEY))
     if colon is None or body[colon.end()] != _QUOTE:
         return None
-    return colon.end(), _string_end(body, colon.end() + 1)
+    span = colon.end(), _string_end(body, colon.end() + 1)
+    first = body.count(b"{", 0, at) == 1 and body.find(b"[", 0, at) < 0
+    last = first or (body.count(b"}", span[1]) == 1 and body.find(b"]", span[1]) < 0)
+    return span if last else None
 
 
 def _string_end(body: bytes, start: int) -> int:
