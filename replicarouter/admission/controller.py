@@ -19,7 +19,7 @@ from replicarouter.clock import Clock
 from replicarouter.commons.layout import ALL_QUEUED
 from replicarouter.errors import NoReplica, QueueFull, QueueTimeout, ResponseNotFound, RouterError
 from replicarouter.exchange import CLIENT_GONE, Exchange, Stage
-from replicarouter.fleet.ledger import Ledger
+from replicarouter.fleet.ledger import OUTSTANDING, Ledger
 from replicarouter.fleet.lifecycle import State
 from replicarouter.fleet.registry import FleetListener, Pool
 from replicarouter.fleet.replica import Replica
@@ -74,7 +74,8 @@ class Admission(FleetListener):
 
     def needs(self, pool: Pool) -> Needs:
         """What has to be known of a request for this pool."""
-        return self._desks.of(pool).needs
+        desk = self._desks.open.get(pool.model) or self._desks.of(pool)
+        return desk.needs
 
     def grant(
         self,
@@ -92,9 +93,7 @@ class Admission(FleetListener):
             raise NoReplica(_why_none(pool, tried))
         if only is not None and (only not in pool.ready or only in tried):
             raise NoReplica("The replica that holds this response is not ready; try again shortly.")
-        if self._queue.waiting_for(pool) or (
-            self._header is not None and self._header[ALL_QUEUED] and self._others_wait(pool)
-        ):
+        if (self._queue.waiters or self._header is not None) and self._somebody_waits(pool):
             return None
         lease = self._lease(request, pool, exchange, tried, only)
         if not isinstance(lease, Wait):
@@ -102,6 +101,12 @@ class Admission(FleetListener):
         # Its caller will `wait` at once: until then nothing happens for which to ask the policy again.
         self._to_hold = exchange, lease
         return None
+
+    def _somebody_waits(self, pool: Pool) -> bool:
+        """Whether a newcomer would overtake somebody, be it at another worker."""
+        if self._queue.waiters and self._queue.waiting_for(pool):
+            return True
+        return self._header is not None and self._header[ALL_QUEUED] > 0 and self._others_wait(pool)
 
     async def wait(
         self,
@@ -152,7 +157,7 @@ class Admission(FleetListener):
 
     def give_back(self, lease: Lease, pool: Pool, *, outcome: str, failed: bool) -> None:
         """End a lease with the outcome of its attempt; `failed` holds it against the replica."""
-        replica, account, last_byte_at = lease.replica, lease.account, lease.exchange.last_word_at
+        replica, last_byte_at = lease.replica, lease.exchange.last_word_at
         lease.end()
         if last_byte_at > replica.heard_at:  # noqa: PLR1730 - a call costs more than the comparison
             replica.heard_at = last_byte_at
@@ -160,15 +165,15 @@ class Admission(FleetListener):
             self._grants.cooling_until = replica.cool_until
         if failed:
             replica.failed(self._clock())
-        desk = self._desks.of(pool)
+        desk = self._desks.open.get(pool.model) or self._desks.of(pool)
         if desk.learns:
             desk.finished(lease.exchange, outcome, self._clock())
         if self._queue.waiters:
-            self._queue.shift(account)
+            self._queue.shift(lease.account)
             self.room_at(replica)
         elif self._header is not None and self._header[ALL_QUEUED]:
             self.room_at(replica)
-        if not replica.outstanding:
+        if not replica.cells[replica.row + OUTSTANDING]:
             self._idle(replica)
 
     def room_at(self, replica: Replica) -> None:

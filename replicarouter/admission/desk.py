@@ -56,15 +56,12 @@ class Desk:
     def choose(
         self,
         request: InferenceRequest,
-        exchange: Exchange,
         replica: Replica,
         view: View,
         advice: Advice | None = None,
     ) -> Advice | None:
-        """The policy chose `replica`: note it, and ask the shadow, unless it has given its `advice`. Without
+        """The policy chose `replica`: count it, and ask the shadow, unless it has given its `advice`. Without
         that, the replica must not have the request yet."""
-        exchange.policy = self.name
-        exchange.affinity = request.affinity
         if request.characters:
             self._tallies.routed_characters.add((self.name, replica.name), request.characters)
             self._tallies.cached_characters.add((self.name,), request.found)
@@ -137,7 +134,9 @@ class Desks:
         self.plan = plan
         self.decisions = decisions
         self._tallies = tallies
-        self._desks: dict[str, Desk] = {}
+        self.open: dict[str, Desk] = {}
+        """Those that are open, by the models of their pools. To be read only; who may not be there is to be
+        asked of `of`."""
         self._books: dict[Replica, Book] = {}
         self._shares: Mapping[str, float] = {}
         self.open_book: Callable[[Mapping[str, float], str], Book] = lambda shares, _: Book(shares)
@@ -145,11 +144,11 @@ class Desks:
         self._seat: tuple[int, int] | None = None
 
     def __iter__(self) -> Iterator[Desk]:
-        return iter(self._desks.values())
+        return iter(self.open.values())
 
     def find(self, model: str) -> Desk | None:
         """The desk of a model's pool, if it is open."""
-        return self._desks.get(model)
+        return self.open.get(model)
 
     def policy_of(self, model: str) -> str:
         """The name of the policy that the pool of `model` goes by."""
@@ -157,7 +156,7 @@ class Desks:
 
     def of(self, pool: Pool) -> Desk:
         """The desk of a pool."""
-        return self._desks.get(pool.model) or self._open(pool)
+        return self.open.get(pool.model) or self._open(pool)
 
     def reweigh(self, shares: Mapping[str, float]) -> None:
         """Give callers other weights. Nobody may wait meanwhile."""
@@ -169,7 +168,7 @@ class Desks:
         """Go by another plan; the models whose policy has changed. The others keep what they learned."""
         before, self.plan = self.plan, plan
         changed = set()
-        for model, desk in self._desks.items():
+        for model, desk in self.open.items():
             name, shadow = plan.name_for(model), plan.shadow_for(model)
             if name != desk.name or not plan.makes_as(before, name):
                 desk.replace(name, self._make(name, desk.turns))
@@ -182,7 +181,7 @@ class Desks:
 
     def remembered(self) -> Mapping[str, Remembered]:
         """How much the policy of each model's pool remembers, and the shadow beside it."""
-        return {model: desk.remembered() for model, desk in self._desks.items()}
+        return {model: desk.remembered() for model, desk in self.open.items()}
 
     def removed(self, replica: Replica) -> None:
         """`replica` has left the fleet."""
@@ -202,7 +201,7 @@ class Desks:
     def news(self) -> Sequence[Told]:
         """What the other workers should know, since this was asked last."""
         told = []
-        for model, desk in self._desks.items():
+        for model, desk in self.open.items():
             for name, shadow, policy in desk.policies():
                 news = policy.news()
                 if news:
@@ -248,7 +247,7 @@ class Desks:
         shadow = self._make_shadow(self.plan.shadow_for(pool.model), turns)
         desk = Desk(name, self._make(name, turns), shadow, book, self._tallies)
         desk.turns = turns
-        self._desks[pool.model] = desk
+        self.open[pool.model] = desk
         return desk
 
     def _make_shadow(self, name: str | None, turns: int) -> Shadow | None:

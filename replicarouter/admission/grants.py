@@ -63,6 +63,7 @@ class Grants:
         self._ledger = ledger
         self._seat = ledger.seat
         self._desks = desks
+        self._open = desks.open
         self._queue = queue
         self._holds = holds
         self._clock = clock
@@ -85,42 +86,55 @@ class Grants:
         """Ask the policy and lease what it chose, or say what it wants to wait for; None when nobody has
         room. The request is queued `since` then, 0 for not at all."""
         now = self._clock()
-        candidates = self._candidates(pool, tried, only, now)
-        if not candidates:
-            return None
-        desk, decisions = self._desks.of(pool), self._desks.decisions
+        candidates: Sequence[Replica] = pool.ready
+        if tried or pool.bounded or only is not None or now < self.cooling_until:
+            candidates = self._candidates(pool, tried, only, now)
         patience = self._patience(tried, only, since, now)
+        desk = self._open.get(pool.model) or self._desks.of(pool)
         while candidates:
             view = View(pool.replicas, candidates, now, self._random, patience, self._holds.counts)
             draft = None
-            if now >= decisions.due_at or tried or since:
+            if now >= self._desks.decisions.due_at or tried or since:
                 draft = self._draft(
                     Case(desk.name, desk.policy, desk.shadow, request, exchange, view, tried, only, since)
                 )
-            choice = desk.policy.pick(request, view)
-            if isinstance(choice, Wait):
-                choice = self._heeded(choice, desk.policy, request, view, draft)
-                if isinstance(choice, Wait):
-                    return choice
-            if self._seat is None:
-                advice = desk.choose(request, exchange, choice, view)
-                lease = Lease(self._ledger, choice, exchange, desk.book.account(exchange.caller))
-            else:
-                shared = self._share(desk, request, exchange, choice, view)
-                if shared is None:
-                    candidates = _with_room(candidates)
-                    continue
-                lease, advice = shared
-            if draft is not None:
-                decisions.keep(draft, choice, advice)
-            exchange.leased_at = now
-            exchange.replica = choice.name
-            if self._queue.waiters:
-                self._queue.shift(lease.account)
-            if desk.learns:
-                desk.sent(request, exchange, choice, advice, now)
-            return lease
+            granted = self._choose(desk, request, exchange, view, draft)
+            if granted is not None:
+                return granted
+            # Another worker was faster there.
+            candidates = [one for one in candidates if one.has_room]
         return None
+
+    def _choose(
+        self, desk: Desk, request: InferenceRequest, exchange: Exchange, view: View, draft: Draft | None
+    ) -> Lease | Wait | None:
+        """Ask the policy of a desk; None when another worker took what it chose."""
+        choice = desk.policy.pick(request, view)
+        if isinstance(choice, Wait):
+            choice = self._heeded(choice, desk.policy, request, view, draft)
+            if isinstance(choice, Wait):
+                return choice
+        advice = None
+        if self._seat is None:
+            if request.characters or desk.shadow is not None:
+                advice = desk.choose(request, choice, view)
+            lease = Lease(self._ledger, choice, exchange, desk.book.account(exchange.caller))
+        else:
+            shared = self._share(desk, request, exchange, choice, view)
+            if shared is None:
+                return None
+            lease, advice = shared
+        if draft is not None:
+            self._desks.decisions.keep(draft, choice, advice)
+        exchange.policy = desk.name
+        exchange.affinity = request.affinity
+        exchange.leased_at = view.now
+        exchange.replica = choice.name
+        if self._queue.waiters:
+            self._queue.shift(lease.account)
+        if desk.learns:
+            desk.sent(request, exchange, choice, advice, view.now)
+        return lease
 
     def _share(
         self, desk: Desk, request: InferenceRequest, exchange: Exchange, choice: Replica, view: View
@@ -134,7 +148,7 @@ class Grants:
         place = account.place if most else NOBODY
         if not self._seat.lease(choice.row, most, place):
             return None
-        desk.choose(request, exchange, choice, view, advice)
+        desk.choose(request, choice, view, advice)
         return CommonLease(self._seat, choice, exchange, account, place), advice
 
     def _draft(self, case: Case) -> Draft | None:
@@ -181,8 +195,3 @@ class Grants:
         if now < self.cooling_until:
             return [one for one in candidates if not one.cooling(now)] or candidates
         return candidates
-
-
-def _with_room(candidates: Sequence[Replica]) -> Sequence[Replica]:
-    """Another worker was faster at one of them: those that have room still."""
-    return [one for one in candidates if one.has_room]

@@ -21,29 +21,30 @@ class Lease:
         self.exchange = exchange
         self._cells = cells = ledger.cells
         exchange.stage = CONNECTING
-        row = replica.row
-        # The cell in which it is counted; below 0 once it has ended.
-        self._at = at = row + CONNECTING
+        # The cell in which it is counted, which is its row's first to begin with; below 0 once it has ended.
+        self._at = at = replica.row
         cells[at] += 1
-        cells[row + OUTSTANDING] += 1
+        cells[at + OUTSTANDING] += 1
         account.held += 1
 
     def move(self, stage: Stage) -> None:
         """The request is now in `stage`; nothing happens once the lease has ended."""
-        if self._at < 0:
+        at = self._at
+        if at < 0:
             return
         cells = self._cells
-        cells[self._at] -= 1
+        cells[at] -= 1
         self._at = at = self.replica.row + stage
         cells[at] += 1
         self.exchange.stage = stage
 
     def end(self) -> None:
         """Give the count back. Ending twice is ending once."""
-        if self._at < 0:
+        at = self._at
+        if at < 0:
             return
         cells = self._cells
-        cells[self._at] -= 1
+        cells[at] -= 1
         cells[self.replica.row + OUTSTANDING] -= 1
         self.account.held -= 1
         self._at = -1

@@ -36,6 +36,24 @@ class OwnConnections:
     busy: int = 0
 
 
+class Special(set[int]):
+    """Rows of replicas whose cost is not just what is outstanding there, or was not lately. `version` changes
+    with all that comes or goes, and with whatever is noted of one that is there."""
+
+    version = 0
+
+    def add(self, row: int) -> None:
+        """What makes it special has changed."""
+        super().add(row)
+        self.version += 1
+
+    def discard(self, row: object) -> None:
+        """It is as all others."""
+        if row in self:
+            super().discard(row)
+            self.version += 1
+
+
 class Ledger:
     """Counts of requests by stage, and the exchanges themselves while they are in flight.
 
@@ -58,7 +76,7 @@ class Ledger:
         self.retries = Counter("retries", shelf)  # reason
         self.client_gone = Counter("client_gone", shelf)  # stage
         self.ejections = Counter("ejections", shelf)  # replica, reason
-        self.special: set[int] = set()  # Rows whose cost is not just what is outstanding there.
+        self.special = Special()
         self.waiting_for_slot = 0
         self.connections: list[Connections] = []
         self._free_rows: list[int] = []

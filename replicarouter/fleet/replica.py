@@ -3,13 +3,14 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from operator import attrgetter
 from typing import Any
 
 from replicarouter.cells import Whole
 from replicarouter.engines.base import EngineReading
 from replicarouter.exchange import Stage
-from replicarouter.fleet.ledger import OUTSTANDING, Ledger
+from replicarouter.fleet.ledger import OUTSTANDING, Ledger, Special
 from replicarouter.fleet.lifecycle import Duty, State
 from replicarouter.settings import ReplicaSettings
 from replicarouter.words import counted
@@ -85,7 +86,7 @@ class Replica:
     most: int = 0
     name: str = ""
     weight: float = 1.0
-    special: set[int] = field(default_factory=set)
+    special: Special = field(default_factory=Special)
     counts: Callable[[int, Stage], int] | None = None
     origin: str = FILE
     health: State = State.LOADING
@@ -155,8 +156,9 @@ class Replica:
         for name, value in zip(_BELIEFS, others, strict=True):
             setattr(self, name, value)
         self.failures = deque(failures)
-        # Its cost is settled at the next look, as that of others.
-        self.special.add(self.row)
+        if self.foreign or self.failures or self._full_at or self.row in self.special:
+            # Its cost is settled at the next look, as that of others.
+            self.special.add(self.row)
 
     @property
     def outstanding(self) -> int:
@@ -207,7 +209,9 @@ class Replica:
         self.tried_at = now
         self._trial_above = self.outstanding
         # They led to the ejection, which is over; with their penalty nobody would choose it.
-        self.failures.clear()
+        if self.failures:
+            self.failures.clear()
+            self.special.add(self.row)
 
     def narrow_trial(self, older: int) -> None:
         """So many requests from before the trial are left: what the others had is no room for new ones."""
@@ -237,8 +241,8 @@ class Replica:
         self._own_peaks.append(max(own, self.outstanding))
         self.reading = Reading(engine, now, own)
         reported = (engine.running or 0) + (engine.waiting or 0)
-        self.foreign = max(0.0, reported - max(self._own_peaks))
-        if self.foreign:
+        foreign, self.foreign = self.foreign, max(0.0, reported - max(self._own_peaks))
+        if self.foreign != foreign or (foreign and self.row not in self.special):
             self.special.add(self.row)
 
     def fresh_reading(self, now: float, limit: float) -> Reading | None:
@@ -252,15 +256,23 @@ class Replica:
         self.failures.append(now)
         self.special.add(self.row)
 
-    def load(self, now: float) -> float:
-        """Outstanding, what others have there, and recent failures: what a newcomer queues behind."""
-        load: float = self.cells[self.row + OUTSTANDING]
+    def burden(self, now: float) -> tuple[float, float]:
+        """What counts here beside our requests, which is load of others and recent failures; and until when
+        that holds if nothing is noted before."""
+        burden, until = 0.0, inf
         if self.foreign and self.reading is not None and now - self.reading.at <= FOREIGN_HOLDS:
-            load += self.foreign
+            burden, until = self.foreign, self.reading.at + FOREIGN_HOLDS
         if self.failures:
             self._forget_failures(now)
-            load += len(self.failures)
-        return load
+        if self.failures:
+            burden += len(self.failures)
+            until = min(until, self.failures[0] + PENALTY)
+        return burden, until
+
+    def load(self, now: float) -> float:
+        """Outstanding, what others have there, and recent failures: what a newcomer queues behind."""
+        outstanding = self.cells[self.row + OUTSTANDING]
+        return outstanding + self.burden(now)[0] if self.foreign or self.failures else outstanding
 
     def cost(self, now: float) -> float:
         """How loaded it would be with one more request: the least costly replica gets it.
@@ -268,13 +280,16 @@ class Replica:
         A slow start makes what a replica has weigh more, not what it is about to get: where nobody has
         anything, a newcomer is as good as the others.
         """
-        # The usual case is written out: every request asks this of every candidate.
         load: float = self.cells[self.row + OUTSTANDING]
         if self.foreign or self.failures:
-            load = self.load(now)
+            load += self.burden(now)[0]
         if now >= self._full_at:
             return (load + 1) / self.weight
         return load / self.share(now) + 1 / self.weight
+
+    def starts_slowly(self, now: float) -> bool:
+        """Whether its share is less than its weight still."""
+        return now < self._full_at
 
     def settle(self, now: float) -> None:
         """Take it off the special ones once its cost is what it has outstanding, by its weight."""

@@ -2,17 +2,19 @@
 `Replica.cost` alone would take longer than a choice may."""
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter, truediv
+from itertools import repeat
+from math import inf
+from operator import add, itemgetter, truediv
 from typing import Any
 
 from replicarouter.cells import Whole
-from replicarouter.fleet.ledger import OUTSTANDING
+from replicarouter.fleet.ledger import OUTSTANDING, Special
 from replicarouter.fleet.replica import Replica
 from replicarouter.policies.base import View
 
 SETTLE_EVERY = 1.0
-"""Seconds between two looks at who is special no more: nobody is so for less, and a look costs as much
-as a choice."""
+"""Seconds between two looks at who is special no more: nobody is so for less, and a look at all replicas
+costs as much as a choice."""
 
 
 def first_least(costs: Sequence[float], start: int) -> int:
@@ -28,19 +30,24 @@ def first_least(costs: Sequence[float], start: int) -> int:
 class Crowd:
     """One for each policy, which hands it view after view.
 
-    It keeps what changes seldom: whether the replicas have one weight, as long as `view.replicas` is the
-    same list, and how to read the counts of all candidates in one call, as long as they are the same.
-    Replicas with failures, load of others or a slow start are few; those are asked one by one.
+    It keeps what changes seldom: the weights of the replicas, as long as `view.replicas` is the same list;
+    how to read the counts of all candidates in one call, as long as they are the same; and what failures and
+    load of others add to these, until the next of them comes or expires. Replicas that start slowly are
+    few, and change all the time; those are asked one by one.
     """
 
     __slots__ = (
         "_candidates",
         "_cells",
+        "_extra",
+        "_extras",
         "_read",
         "_replicas",
-        "_rows",
         "_settle_at",
+        "_slow",
         "_special",
+        "_until",
+        "_version",
         "_weight",
         "_weights",
         "_where",
@@ -52,32 +59,47 @@ class Crowd:
         """What each candidate had outstanding when their costs were asked for last."""
         self._replicas: Sequence[Replica] = ()
         self._cells: Whole | None = None
-        self._special: set[int] = set()
+        self._special = Special()
         self._weight = 0.0
         self._weights: list[float] = []
         self._settle_at = 0.0
         self._candidates: Sequence[Replica] = ()
-        self._rows: list[int] = []
         self._where: dict[int, int] = {}
         self._read: Callable[[Whole], Any] = list
+        # What counts beside the requests, in the order of the candidates (empty: nothing does), and all of
+        # it together; it holds `_until` then, unless another version of the special ones comes before.
+        self._extras: Sequence[float] = ()
+        self._extra = 0.0
+        self._slow: Sequence[int] = ()
+        self._version = -1
+        self._until = inf
 
     def costs(self, view: View) -> Sequence[float]:
         """A number for each candidate, in their order, that compares as `Replica.cost` does."""
-        self._follow(view)
-        candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
+        # Every request asks this; what `_look` does is asked for here, so that most go without its call.
+        if (
+            view.candidates != self._candidates
+            or view.replicas is not self._replicas
+            or self._special.version != self._version
+            or view.now >= self._until
+        ):
+            self._look(view)
+        cells = self._cells
         if cells is None:
-            self.counts = [one.outstanding for one in candidates]
-            return [one.cost(now) for one in candidates]
-        self.counts = counts = self._counts(candidates, cells)
-        weight = self._weight
-        if weight and not special:
-            return counts
-        costs: list[float] = [*counts]
-        if not weight:
-            costs = list(map(truediv, map((1).__add__, counts), self._weights))
-        for index in self._special_ones() if special else ():
-            cost = candidates[index].cost(now)
-            costs[index] = cost * weight - 1 if weight else cost
+            self.counts = [one.outstanding for one in view.candidates]
+            return [one.cost(view.now) for one in view.candidates]
+        counts: Sequence[int] = self._read(cells)
+        self.counts = counts
+        if self._weight:
+            if not self._extras:
+                return counts
+            costs = [*map(add, counts, self._extras)]
+        else:
+            loads = map(add, counts, self._extras) if self._extras else counts
+            costs = [*map(truediv, map(add, loads, repeat(1)), self._weights)]
+        for place in self._slow:
+            cost, weight = view.candidates[place].cost(view.now), self._weight
+            costs[place] = cost * weight - 1 if weight else cost
         return costs
 
     @property
@@ -85,40 +107,42 @@ class Crowd:
         """By which costs were multiplied: the weight that all replicas have, 1 if they have several."""
         return self._weight or 1.0
 
-    def shares(self, view: View) -> list[float]:
+    def shares(self, view: View) -> Sequence[float]:
         """The share of each candidate, in their order."""
         self._follow(view)
-        now, special = view.now, self._special
         if self._cells is None:
-            return [one.share(now) for one in view.candidates]
-        if not special:
-            return [one.weight for one in view.candidates]
-        return [one.share(now) if one.row in special else one.weight for one in view.candidates]
+            return [one.share(view.now) for one in view.candidates]
+        if not self._slow:
+            return self._weights
+        shares = [*self._weights]
+        for place in self._slow:
+            shares[place] = view.candidates[place].share(view.now)
+        return shares
 
     def total(self, view: View) -> tuple[float, float]:
         """The load of all candidates together, and the sum of their shares."""
         self._follow(view)
-        candidates, now, cells, special = view.candidates, view.now, self._cells, self._special
+        candidates, now, cells = view.candidates, view.now, self._cells
         if cells is None:
             return sum([one.load(now) for one in candidates]), sum([one.share(now) for one in candidates])
-        weight = self._weight
-        if not weight:
-            loads = [
-                one.load(now) if one.row in special else cells[one.row + OUTSTANDING] for one in candidates
-            ]
-            return sum(loads), sum(self.shares(view))
-        counts = self._counts(candidates, cells)
-        load: float = sum(counts)
-        share = weight * len(candidates)
-        if special:
-            for index in self._special_ones():
-                one = candidates[index]
-                load += one.load(now) - counts[index]
-                share += one.share(now) - weight
-        return load, share
+        load: float = sum(self._read(cells)) + self._extra
+        if self._weight and not self._slow:
+            return load, self._weight * len(candidates)
+        return load, sum(self.shares(view))
 
     def _follow(self, view: View) -> None:
-        replicas = view.replicas
+        """Know what is kept of these candidates, at this moment."""
+        if (
+            view.candidates != self._candidates
+            or view.replicas is not self._replicas
+            or self._special.version != self._version
+            or view.now >= self._until
+        ):
+            self._look(view)
+
+    def _look(self, view: View) -> None:
+        """Something is not as it was."""
+        candidates, replicas = view.candidates, view.replicas
         if replicas is not self._replicas:
             self._replicas, self._candidates = replicas, ()
             first = replicas[0]
@@ -126,28 +150,38 @@ class Crowd:
             self._cells = first.cells if len({id(one.cells) for one in replicas}) == 1 else None
             if any(one.weight != first.weight for one in replicas):
                 self._weight = 0.0
-        if self._special and view.now >= self._settle_at:
-            self._settle_at = view.now + SETTLE_EVERY
-            special = self._special
-            for one in [one for one in replicas if one.row in special]:
-                one.settle(view.now)
-
-    def _counts(self, candidates: Sequence[Replica], cells: Whole) -> Sequence[int]:
-        """What each has outstanding."""
         if candidates != self._candidates:
             self._candidates = [*candidates]
-            self._rows = rows = [one.row + OUTSTANDING for one in candidates]
+            rows = [one.row + OUTSTANDING for one in candidates]
             self._where = {}
-            self._weights = [] if self._weight else [one.weight for one in candidates]
+            self._weights = [one.weight for one in candidates]
             # With a single name, itemgetter would give a number instead of a sequence.
             self._read = itemgetter(*rows) if len(rows) > 1 else lambda cells: (cells[rows[0]],)
-        counts: Sequence[int] = self._read(cells)
-        return counts
+        self._weigh(view)
 
-    def _special_ones(self) -> list[int]:
-        """Where the special ones stand among the candidates whose counts were read last."""
+    def _weigh(self, view: View) -> None:
+        """What the special ones among the candidates count beside their requests, and for how long."""
+        now, special = view.now, self._special
+        self._extras, self._extra, self._slow, self._until = (), 0.0, (), inf
+        if special:
+            if now >= self._settle_at:
+                self._settle_at = now + SETTLE_EVERY
+                for one in [one for one in self._replicas if one.row in special]:
+                    one.settle(now)
+            self._until = self._settle_at
+            places = self._special_places()
+            if places:
+                self._extras = extras = [0.0] * len(self._candidates)
+                for place in places:
+                    extras[place], until = self._candidates[place].burden(now)
+                    self._until = min(self._until, until)
+                self._extra = sum(extras)
+                self._slow = [place for place in places if self._candidates[place].starts_slowly(now)]
+        self._version = special.version
+
+    def _special_places(self) -> list[int]:
+        """Where the special ones stand among the candidates."""
         if not self._where:
-            self._where = dict(zip(self._rows, range(len(self._rows)), strict=True))
-        where = self._where
-        found = [where.get(row + OUTSTANDING) for row in self._special]
-        return [index for index in found if index is not None]
+            self._where = {one.row: place for place, one in enumerate(self._candidates)}
+        found = map(self._where.get, self._special)
+        return [place for place in found if place is not None]
