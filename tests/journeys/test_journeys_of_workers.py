@@ -31,7 +31,6 @@ from tests.journeys.test_ejection import (
 from tests.journeys.test_fairness import (
     test_a_burst_of_impatient_clients_leaves_all_room_free,
     test_a_flood_of_one_key_does_not_delay_another,
-    test_an_overloaded_router_says_at_once_when_to_come_back,
     test_departures_of_a_flood_cost_the_others_nothing,
     test_shares_give_a_caller_more_turns,
     test_the_most_urgent_go_first,
@@ -96,7 +95,6 @@ __all__ = [
     "test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice",
     "test_a_request_without_an_id_is_found_by_the_one_it_was_given",
     "test_a_response_whose_owner_was_removed_is_gone",
-    "test_an_overloaded_router_says_at_once_when_to_come_back",
     "test_an_owner_that_is_down_is_not_replaced",
     "test_burst_is_spread_although_gauges_lag",
     "test_cancelled_requests_never_poison_the_pool",
