@@ -115,9 +115,12 @@ class _Sizes(dict[bytes, int]):
 
 _SIZES = _Sizes()
 
+SMALL, LARGE = 64, 16384
+"""Bytes of a chunk as tokens come: more than a comment has, and at most as many as anybody looks at."""
+
 WHOLE: dict[bytes, int] = {}
-"""First bytes of a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk, as tokens
-come, is told by its beginning, its length and its end."""
+"""First bytes of such a chunk, as many as `LINE` → bytes of the whole of it. A read that is one chunk is told
+by its beginning, its length and its end."""
 
 
 def _check_half_end(data: bytes) -> None:
@@ -133,7 +136,7 @@ def _ends_chunk(data: bytes, at: int) -> bool:
 
 def _remember(data: bytes, start: int, end: int) -> None:
     """`data` ends with a chunk. It is nothing else if the size line of it, which ends at `end`, begins it."""
-    if not start and end + 2 <= LINE and len(WHOLE) < REMEMBERED_LINES:
+    if not start and end + 2 <= LINE and SMALL < len(data) <= LARGE and len(WHOLE) < REMEMBERED_LINES:
         WHOLE[data[:LINE]] = len(data)
 
 

@@ -225,9 +225,10 @@ class ClientConnection(RequestHandler):
         if transport is None or self._eof or not transport.can_write_eof():
             return
         self._session = farewell = Farewell(self._loop.create_future())
-        transport.write_eof()
-        transport.resume_reading()
-        with suppress(TimeoutError):
+        # Where the client has reset the connection asyncio's own transport raises what the system says of it.
+        with suppress(TimeoutError, OSError):
+            transport.write_eof()
+            transport.resume_reading()
             async with asyncio.timeout(self._lingering_time):
                 await farewell.client_left
 

@@ -4,11 +4,10 @@ import asyncio
 from bisect import bisect_left
 
 from replicarouter.errors import RouterError
-from replicarouter.protocol.content import LONGEST_COMMENT
 from replicarouter.protocol.framing import LINE, WHOLE, Chunked
 from replicarouter.protocol.response_head import ResponseHead
 from replicarouter.proxy.caller import Caller
-from replicarouter.proxy.observe import LARGE, Observer
+from replicarouter.proxy.observe import Observer
 from replicarouter.proxy.relay import ClientLeft, Relay
 from replicarouter.proxy.upstream import Link
 
@@ -22,7 +21,7 @@ class EventRelay(Relay):
     takes in a loop. All other reads go the ordinary way.
     """
 
-    __slots__ = ("_bounds", "_chunks", "_clock", "_counts", "_exchange", "_sums")
+    __slots__ = ("_bounds", "_chunks", "_clock", "_counts", "_exchange", "_plain", "_sums")
 
     def __init__(
         self,
@@ -39,6 +38,7 @@ class EventRelay(Relay):
         self._exchange = observer.exchange
         gaps = observer.gaps
         self._bounds, self._counts, self._sums = gaps.bounds, gaps.counts, gaps.sums
+        self._plain = False  # Behind the first content, and behind a chunk.
 
     def begin(self, head: bytes, rest: bytes) -> None:
         """Write the head for the client, and with it what of the body has come."""
@@ -50,15 +50,9 @@ class EventRelay(Relay):
     def feed(self, data: bytes, head: bytes = b"") -> None:
         """Pass on what arrived."""
         size = len(data)
-        observer = self._observer
-        if (
-            WHOLE.get(data[:LINE]) != size
-            or not (observer.settled and self._chunks.between)
-            or not LONGEST_COMMENT < size <= LARGE
-            or data[-2:] != b"\r\n"
-            or head
-        ):
+        if not self._plain or WHOLE.get(data[:LINE]) != size or data[-2:] != b"\r\n" or head:
             super().feed(data, head)
+            self._plain = self._observer.settled and self._chunks.between
             return
         try:
             self._write(data)
@@ -72,6 +66,7 @@ class EventRelay(Relay):
         exchange.bytes_out += size
         self._counts[bisect_left(self._bounds, gap)] += 1
         self._sums[0] += gap
+        observer = self._observer
         observer.fourth = observer.third
         observer.third = observer.second
         observer.second = observer.last
