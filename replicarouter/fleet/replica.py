@@ -242,7 +242,8 @@ class Replica:
         self.reading = Reading(engine, now, own)
         reported = (engine.running or 0) + (engine.waiting or 0)
         foreign, self.foreign = self.foreign, max(0.0, reported - max(self._own_peaks))
-        if self.foreign != foreign or (foreign and self.row not in self.special):
+        known = before is not None and now - before.at <= FOREIGN_HOLDS and self.row in self.special
+        if self.foreign != foreign or (foreign and not known):
             self.special.add(self.row)
 
     def fresh_reading(self, now: float, limit: float) -> Reading | None:

@@ -7,24 +7,22 @@ import pytest
 
 from replicarouter.engines.base import EngineReading
 from replicarouter.fleet.ledger import OUTSTANDING, Ledger
-from replicarouter.fleet.replica import PENALTY, Replica
+from replicarouter.fleet.replica import FOREIGN_HOLDS, PENALTY, Replica
 from replicarouter.policies.base import View
 from replicarouter.policies.crowd import SETTLE_EVERY, Crowd
 from tests.scene import a_replica
 
 
-def some(
-    *outstanding: int, weights: Sequence[float] = (), ledgers: Sequence[Ledger] = ()
-) -> tuple[Replica, ...]:
+def some(*outstanding: int, weights: Sequence[float] = (), ledgers: Sequence[Ledger] = ()) -> list[Replica]:
     shared = Ledger()
-    replicas = tuple(
+    replicas = [
         a_replica(
             f"r{number}",
             ledger=ledgers[number] if ledgers else shared,
             weight=weights[number] if weights else 1.0,
         )
         for number in range(len(outstanding))
-    )
+    ]
     for replica, count in zip(replicas, outstanding, strict=True):
         replica.cells[replica.row + OUTSTANDING] = count
     return replicas
@@ -71,6 +69,19 @@ def test_failures_load_of_others_and_slow_starts_count_while_they_last(weights: 
     replicas[2].start_slowly(1000.0, 30.0)
     for seconds in (0, 1, PENALTY - 0.5, PENALTY, PENALTY + 3, 29, 30, 31):
         check(crowd, view_of(replicas, now=1000.0 + seconds))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_same_load_of_others_counts_again_when_it_is_read_after_a_gap(weights: Sequence[float]) -> None:
+    replicas = some(3, 1, 4, 1, weights=weights)
+    crowd, late = Crowd(), 1000.0 + FOREIGN_HOLDS + 0.1
+    replicas[1].take(EngineReading(running=8, waiting=2), 1000.0)
+    check(crowd, view_of(replicas))
+    check(crowd, view_of(replicas, now=late))
+
+    replicas[1].take(EngineReading(running=8, waiting=2), late)
+
+    check(crowd, view_of(replicas, now=late))
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
