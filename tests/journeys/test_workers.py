@@ -140,6 +140,7 @@ async def test_a_worker_that_is_killed_again_and_again_leaves_nothing_behind(ser
     router = await serve(replica, flags=TWO)
     for round_number in range(1, 4):
         await router.ask_each([chat()] * 10)
+        await router.settled()  # A client has its last byte before the worker has noted that.
         os.kill((await two_workers(router))[0], signal.SIGKILL)
 
         await restarted(router, round_number)
