@@ -71,7 +71,7 @@ class Exchange:
         *("last_byte_at", "commented_at", "commented_after", "held", "reasoned", "ended_at", "status"),
         *("bytes_in", "bytes_out", "outcome", "prompt_tokens", "cached_tokens", "completion_tokens"),
         *("attempts", "policy", "affinity", "in_band_error", "in_band_busy", "given_up", "interrupted"),
-        *("on_interrupt",),
+        *("on_interrupt", "on_refresh"),
     )
 
     def __init__(
@@ -126,6 +126,12 @@ class Exchange:
         self.given_up = False
         self.interrupted: RouterError | None = None
         self.on_interrupt: Callable[[], bool] | None = None
+        self.on_refresh: Callable[[], None] | None = None
+
+    def refresh(self) -> None:
+        """Bring `last_byte_at` and `bytes_out` up to date: the relay of a stream keeps them while it runs."""
+        if self.on_refresh is not None:
+            self.on_refresh()
 
     @property
     def last_word_at(self) -> float:

@@ -115,10 +115,12 @@ class Ledger:
     def last_byte_from(self, name: str) -> float:
         """When the last byte came of the responses now on their way from the replica of this name;
         0 without any."""
-        return max(
-            (exchange.last_byte_at for exchange in self.in_flight.values() if exchange.replica == name),
-            default=0.0,
-        )
+        latest = 0.0
+        for exchange in self.in_flight.values():
+            if exchange.replica == name:
+                exchange.refresh()
+                latest = max(latest, exchange.last_byte_at)
+        return latest
 
     def total(self, stage: Stage) -> int:
         """Requests in this stage over the whole fleet."""

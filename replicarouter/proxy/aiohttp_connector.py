@@ -23,6 +23,7 @@ from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from yarl import URL
 
 from replicarouter.proxy.descriptors import Descriptors
+from replicarouter.proxy.straight import straight_to
 from replicarouter.tls import bound_buffers
 
 __all__ = ("Connector", "Pooled", "Receiver", "ReplicaConnection")
@@ -54,6 +55,13 @@ class ReplicaConnection(ResponseHandler):
         self.pooled: Pooled | None = None
         self.on_closed: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
+        self._straight: socket.socket | None = None
+
+    def straight(self) -> socket.socket | None:
+        """Where to send past the transport while that holds nothing back; None where that cannot be."""
+        if self._straight is None:
+            self._straight = straight_to(self.transport)
+        return self._straight
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with an empty connection."""
@@ -67,12 +75,12 @@ class ReplicaConnection(ResponseHandler):
         else:
             self.receiver.feed(data)
 
-    def stream_to(self, receiver: Receiver | None) -> None:
-        """Have all bytes go straight to a receiver, without a step between it and the transport; None: no
-        more. Where an answer comes in small pieces, that step is a tenth of what each costs here."""
-        if receiver is not None:
+    def stream_to(self, feed: Callable[[bytes], object] | None) -> None:
+        """Have all bytes go straight to `feed`, without a step between it and the transport; None: no more.
+        Where an answer comes in small pieces, that step is a tenth of what each costs here."""
+        if feed is not None:
             # The transport looks this up once, when it is given its protocol.
-            self.data_received = receiver.feed  # type: ignore[method-assign]
+            self.data_received = feed  # type: ignore[assignment,method-assign]
         elif "data_received" in self.__dict__:
             del self.data_received
         else:
@@ -97,6 +105,8 @@ class ReplicaConnection(ResponseHandler):
         receiver, self.receiver = self.receiver, None
         closed, self.on_closed = self.on_closed, None
         self.on_writable = None
+        if self._straight is not None:
+            self._straight.detach()
         super().connection_lost(exc)
         if closed is not None:
             closed()

@@ -6,6 +6,7 @@ pyproject.toml says which releases were seen.
 
 import asyncio
 import select
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,7 @@ from aiohttp.web_server import Server
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
 from replicarouter.proxy.session import Farewell, Session
+from replicarouter.proxy.straight import straight_to
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
@@ -96,7 +98,7 @@ class ClientConnection(RequestHandler):
 
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
-        *("_payload", "_session", "_write_watch", "full", "on_writable", "peer", "task"),
+        *("_payload", "_session", "_straight", "_write_watch", "full", "on_writable", "peer", "task"),
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -111,6 +113,7 @@ class ClientConnection(RequestHandler):
         self._known_heads = front.known_heads
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
+        self._straight: socket.socket | None = None
         self._write_watch = WriteWatch(front.write_timeout)
         self.peer = ""
         self.task: asyncio.Task[None] | None = None
@@ -346,11 +349,19 @@ class ClientConnection(RequestHandler):
         self._head_came()
         self._write_watch.stop()
         self.on_writable = None
+        if self._straight is not None:
+            self._straight.detach()
         if self._session is not None:
             # It knows best how it has ended; its handler returns by itself.
             self._task_handler = None
             self._session.left()
         super().connection_lost(exc)
+
+    def straight(self) -> socket.socket | None:
+        """Where to send past the transport while that holds nothing back; None where that cannot be."""
+        if self._straight is None:
+            self._straight = straight_to(self.transport)
+        return self._straight
 
     def pause_writing(self) -> None:
         """The client's buffer is full: it must take something in time."""

@@ -26,6 +26,7 @@ from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import LARGE, Observer, StoredResponseObserver, Timings, note_usage
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.silence import SilenceWatch
+from replicarouter.proxy.straight import write
 from replicarouter.proxy.tunnel import Tunnel
 from replicarouter.proxy.upload import Upload
 from replicarouter.proxy.upstream import Link
@@ -121,7 +122,10 @@ class Attempt:
             if self._silence is not None:
                 self._silence.stop()
             relay = errand.caller.relay
-            reusable = self._reusable or (relay is not None and relay.reusable)
+            reusable = self._reusable
+            if relay is not None:
+                relay.stop()
+                reusable = reusable or relay.reusable
             self._link.end(reusable=reusable and errand.body.sent)
 
     def feed(self, data: bytes) -> None:
@@ -288,7 +292,7 @@ class Attempt:
             self._fail(ClientLeft())
             return
         try:
-            transport.write(client_head(errand, head, terms) + body)
+            write(transport, caller.connection.straight(), client_head(errand, head, terms) + body)
         except RuntimeError:
             self._fail(ClientLeft())
             return

@@ -99,9 +99,16 @@ class Relay:
 
     def fail(self, error: RouterError | ClientLeft) -> None:
         """End the relaying with an error, unless it has ended already."""
-        self._link.protocol.receiver = None
+        self.stop()
         if not self._done.done():
             self._done.set_exception(error)
+
+    def stop(self) -> None:
+        """Pass on nothing more."""
+        self._link.protocol.receiver = None
+
+    def settle(self) -> None:
+        """Let the exchange and the observer know all that was relayed. Here they always do."""
 
     @property
     def ended(self) -> bool:
@@ -155,7 +162,7 @@ class Relay:
 
     def finish(self) -> None:
         """The answer is complete."""
-        self._link.protocol.receiver = None
+        self.stop()
         self._observer.end()
         if not self._done.done():
             self._done.set_result(None)

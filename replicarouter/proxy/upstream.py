@@ -17,6 +17,7 @@ from replicarouter.fleet.registry import FleetListener
 from replicarouter.fleet.replica import Replica
 from replicarouter.proxy.aiohttp_connector import Connector, Pooled, Receiver
 from replicarouter.proxy.slots import Slots
+from replicarouter.proxy.straight import write
 from replicarouter.tls import tls_failure
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Link:
             return
         protocol.receiver = receiver
         if len(body) <= JOINED_BODY:
-            transport.write(head + body)
+            write(transport, protocol.straight(), head + body)
         else:
             transport.write(head)
             transport.write(body)

@@ -77,6 +77,7 @@ def replica_report(replica: Replica, sources: Sources, now: float) -> dict[str, 
 
 def request_report(exchange: Exchange, now: float) -> dict[str, Any]:
     """One request in flight."""
+    exchange.refresh()
     return {
         "id": exchange.client_id.encode("utf-8", "replace").decode(),
         "upstream_id": exchange.upstream_id,

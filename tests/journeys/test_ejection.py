@@ -60,9 +60,10 @@ async def test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice(
     for start in range(0, 60, 10):
         await asyncio.gather(*(ask(number) for number in range(start, start + 10)))
 
-    # Those of the first round; the second finds it ejected.
-    assert len(hung.requests) == len(seconds[504]) == 5
-    assert len(seconds[200]) == 55
+    # Those of the first round; the second finds it ejected. Workers take turns each for itself.
+    assert len(hung.requests) == len(seconds[504])
+    assert 4 <= len(seconds[504]) <= 6
+    assert len(seconds[200]) == 60 - len(seconds[504])
     assert max(seconds[200]) < 0.9
     assert min(seconds[504]) >= 1.0
     for request in hung.requests:

@@ -1,0 +1,33 @@
+"""Writing to a TCP connection past its transport, which would keep the bytes until the loop's turn ends."""
+
+import asyncio
+import socket
+
+
+def straight_to(transport: asyncio.BaseTransport | None) -> socket.socket | None:
+    """The socket under a transport, to send to while the transport holds nothing back; None where the bytes
+    would not be the peer's own (TLS), or it is no stream.
+
+    The socket stays the transport's. Whoever asked has to `detach` this object when the connection is lost:
+    the descriptor's number may be another connection's right after.
+    """
+    if transport is None or transport.get_extra_info("sslcontext") is not None:
+        return None
+    under = transport.get_extra_info("socket")
+    if under is None or under.type != socket.SOCK_STREAM:
+        return None
+    return socket.socket(under.family, under.type, 0, fileno=under.fileno())
+
+
+def write(transport: asyncio.WriteTransport, straight: socket.socket | None, data: bytes) -> None:
+    """Write at once as much as goes, and let the transport have the rest. Raises `RuntimeError` when it is
+    closed."""
+    if straight is not None and not transport.get_write_buffer_size():
+        try:
+            sent = straight.send(data)
+        except OSError:
+            sent = 0  # It is full, or broken: the transport finds out which.
+        if sent == len(data):
+            return
+        data = data[sent:]
+    transport.write(data)
