@@ -26,7 +26,6 @@ from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import LARGE, Observer, StoredResponseObserver, Timings, note_usage
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.silence import SilenceWatch
-from replicarouter.proxy.straight import write
 from replicarouter.proxy.tunnel import Tunnel
 from replicarouter.proxy.upload import Upload
 from replicarouter.proxy.upstream import Link
@@ -292,7 +291,7 @@ class Attempt:
             self._fail(ClientLeft())
             return
         try:
-            write(transport, caller.connection.straight(), client_head(errand, head, terms) + body)
+            transport.write(client_head(errand, head, terms) + body)
         except RuntimeError:
             self._fail(ClientLeft())
             return

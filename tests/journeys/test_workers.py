@@ -132,6 +132,7 @@ async def test_a_killed_worker_is_replaced_and_no_count_is_lost(serve: Serve) ->
     replica.script = reply(OK)
     answers = await router.ask_each([chat()] * 20)
     assert {answer.status for answer in answers} == {200}
+    await router.settled()
     assert (await router.metrics()).value("requests_outstanding") == 0
 
 
