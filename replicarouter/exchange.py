@@ -53,7 +53,8 @@ class Exchange:
     whose request it is, for the fair order of the queue, and `peer` the address it came from; `priority` 0
     is the most urgent. `past` are the attempts before the one that the other fields tell of.
     `uploaded_at`: when the last byte of a body came that was passed on while it arrived.
-    `last_byte_at`: when the replica's last byte came, or the client took bytes again after a pause.
+    `last_byte_at`: when the replica's last byte came, or the client took bytes again after a pause. It and
+    `bytes_out` are of the last `refresh` while a stream is relayed.
     `commented_at`: when a comment of server-sent events came, `commented_after`: when the last byte before
     it and its like. `held`: no byte can come now, because the client takes nothing, or has not sent its
     body yet.
@@ -137,6 +138,8 @@ class Exchange:
     def last_word_at(self) -> float:
         """When the last byte came that the engine must have had a part in: the server in front of it sends
         comments by itself, also while its engine is frozen."""
+        if self.on_refresh is not None:
+            self.on_refresh()
         return self.commented_after if self.commented_at == self.last_byte_at else self.last_byte_at
 
     def note_comment(self, now: float) -> None:

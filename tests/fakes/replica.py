@@ -129,6 +129,26 @@ def stall(before: bytes) -> Script:
     return script
 
 
+def token(text: str) -> bytes:
+    """One token as engines send it: a chunk of its own, of the usual size."""
+    return event(f'{{"id":"chatcmpl-1","choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}')
+
+
+def flow(until: asyncio.Event, *, gap: float = 0.05) -> Script:
+    """Answer with tokens, one after each `gap` seconds, until the gate opens; then end well."""
+
+    async def script(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        number = 0
+        while not until.is_set():
+            await connection.send(token(f"t{number}"))
+            number += 1
+            await asyncio.sleep(gap)
+        await connection.send(event("[DONE]") + LAST_CHUNK)
+
+    return script
+
+
 async def silence(_: Received, connection: Connection) -> None:
     """Read the request and never answer."""
     await connection.wire.gone(FOR_EVER)

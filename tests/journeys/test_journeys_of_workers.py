@@ -70,6 +70,7 @@ from tests.journeys.test_retry import (
     test_dying_replica_takes_only_its_own_streams,
     test_retry_keeps_the_body_whole,
 )
+from tests.journeys.test_stall import test_an_engine_whose_tokens_flow_is_not_frozen
 from tests.journeys.test_stored_responses import (
     test_a_response_whose_owner_was_removed_is_gone,
     test_an_owner_that_is_down_is_not_replaced,
@@ -95,6 +96,7 @@ __all__ = [
     "test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice",
     "test_a_request_without_an_id_is_found_by_the_one_it_was_given",
     "test_a_response_whose_owner_was_removed_is_gone",
+    "test_an_engine_whose_tokens_flow_is_not_frozen",
     "test_an_owner_that_is_down_is_not_replaced",
     "test_burst_is_spread_although_gauges_lag",
     "test_cancelled_requests_never_poison_the_pool",

@@ -12,7 +12,18 @@ import pytest_asyncio
 
 from tests.fakes.client import chat
 from tests.fakes.message import LAST_CHUNK, chunk
-from tests.fakes.replica import OK, SSE_HEAD, Connection, FakeReplica, Received, event, held, silence
+from tests.fakes.replica import (
+    OK,
+    SSE_HEAD,
+    Connection,
+    FakeReplica,
+    Received,
+    event,
+    flow,
+    held,
+    silence,
+    token,
+)
 from tests.fakes.running import RunningRouter, StartRouter
 from tests.fakes.states import probed, row, until
 from tests.fakes.wire import eventually
@@ -117,6 +128,32 @@ async def test_a_frozen_engine_that_moves_again_is_used_again(start_router: Star
     await until(router, frozen, "ready")
     assert not (await row(router, frozen))["stalled"]
     assert (await router.ask(chat())).status == 200
+
+
+async def test_an_engine_whose_tokens_flow_is_not_frozen(start_router: StartRouter) -> None:
+    """Whatever it says of its steps, or answers to probes later on: its silence is short all the while."""
+    gate = asyncio.Event()
+    replica = FakeReplica(flow(gate))
+    freeze(replica)
+    router = await start_router(replica, health=STALLS)
+    stream = await router.begin(chat())
+    await stream.wire.expect(token("t0"))
+    silences = []
+    for number in range(4, 48, 4):
+        await stream.wire.expect(token(f"t{number}"))
+        metrics = await router.metrics()
+        silences.append(metrics.value("replica_silence_seconds", replica=replica.name))
+    assert max(silences) < STALLS["stall_after"]
+    assert (await row(router, replica))["state"] == "ready"
+    sizes = []
+    for number in (52, 56):
+        await stream.wire.expect(token(f"t{number}"))
+        (request,) = (await router.admin("/admin/requests")).json()["requests"]
+        sizes.append(request["bytes_out"])
+    assert 52 * len(token("t10")) < sizes[0] < sizes[1]
+    gate.set()
+    assert (await stream.answer()).ended == "clean"
+    assert (await router.settled())["finished"] == {"ok": 1}
 
 
 async def test_a_long_prefill_is_no_stall(start_router: StartRouter) -> None:
