@@ -23,7 +23,7 @@ from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from yarl import URL
 
 from replicarouter.proxy.descriptors import Descriptors
-from replicarouter.proxy.straight import straight_to
+from replicarouter.proxy.straight import Straight
 from replicarouter.tls import bound_buffers
 
 __all__ = ("Connector", "Pooled", "Receiver", "ReplicaConnection")
@@ -44,7 +44,7 @@ class Receiver(Protocol):
         """The connection has ended; `error` is None when the replica closed it in order."""
 
 
-class ReplicaConnection(ResponseHandler):
+class ReplicaConnection(Straight, ResponseHandler):
     """A pooled upstream connection that hands its bytes to a receiver instead of a parser."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,12 +56,6 @@ class ReplicaConnection(ResponseHandler):
         self.on_closed: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         self._straight: socket.socket | None = None
-
-    def straight(self) -> socket.socket | None:
-        """Where to send past the transport while that holds nothing back; None where that cannot be."""
-        if self._straight is None:
-            self._straight = straight_to(self.transport)
-        return self._straight
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with an empty connection."""
@@ -105,8 +99,7 @@ class ReplicaConnection(ResponseHandler):
         receiver, self.receiver = self.receiver, None
         closed, self.on_closed = self.on_closed, None
         self.on_writable = None
-        if self._straight is not None:
-            self._straight.detach()
+        self._let_go()
         super().connection_lost(exc)
         if closed is not None:
             closed()

@@ -22,7 +22,7 @@ from aiohttp.web_server import Server
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
 from replicarouter.proxy.session import Farewell, Session
-from replicarouter.proxy.straight import straight_to
+from replicarouter.proxy.straight import Straight
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
@@ -93,7 +93,7 @@ async def _unused(request: BaseRequest) -> StreamResponse:
     raise NotImplementedError(request)
 
 
-class ClientConnection(RequestHandler):
+class ClientConnection(Straight, RequestHandler):
     """A client's connection: aiohttp's parser, with a leaner request loop and events instead of awaits."""
 
     __slots__ = (
@@ -349,19 +349,12 @@ class ClientConnection(RequestHandler):
         self._head_came()
         self._write_watch.stop()
         self.on_writable = None
-        if self._straight is not None:
-            self._straight.detach()
+        self._let_go()
         if self._session is not None:
             # It knows best how it has ended; its handler returns by itself.
             self._task_handler = None
             self._session.left()
         super().connection_lost(exc)
-
-    def straight(self) -> socket.socket | None:
-        """Where to send past the transport while that holds nothing back; None where that cannot be."""
-        if self._straight is None:
-            self._straight = straight_to(self.transport)
-        return self._straight
 
     def pause_writing(self) -> None:
         """The client's buffer is full: it must take something in time."""

@@ -4,7 +4,6 @@ import asyncio
 import socket
 from bisect import bisect_left
 from collections.abc import Generator
-from functools import partial
 from types import GeneratorType
 from typing import cast
 
@@ -45,8 +44,6 @@ class EventRelay(Relay):
         assert isinstance(self._framing, Chunked)
         self._chunks = self._framing
         self._socket = straight
-        assert caller.connection.transport is not None
-        self._write = partial(write, caller.connection.transport, straight)
         self._tokens: GeneratorType[None, bytes, None] | None = None
 
     def begin(self, head: bytes, rest: bytes) -> None:
@@ -137,6 +134,13 @@ class EventRelay(Relay):
             exchange.bytes_out += passed
             if data:
                 self.feed(data)
+
+    def _write_head(self, data: bytes) -> None:
+        """At once: the first token is with it. (The end of an answer takes its turn: who has it may look at
+        counts, which are right when the exchange has ended.)"""
+        transport = self._client.transport
+        assert transport is not None
+        write(transport, self._socket, data)
 
     def _write_later(self, rest: bytes) -> None:
         """The client's side of the connection takes no more now, or nothing ever: its transport knows."""

@@ -74,7 +74,7 @@ class Relay:
                 self.reusable = end == len(data) and self._head.keep_alive
                 data = data[:end]
             if head or self._dechunk is not None:
-                self._write(head + (data if self._dechunk is None else self._dechunk.feed(data)))
+                self._write_head(head + (data if self._dechunk is None else self._dechunk.feed(data)))
                 self.committed = True
             else:
                 self._write(data)
@@ -166,6 +166,10 @@ class Relay:
         self._observer.end()
         if not self._done.done():
             self._done.set_result(None)
+
+    def _write_head(self, data: bytes) -> None:
+        """Write the head with what of the body came with it, or what is taken out of its chunks."""
+        self._write(data)
 
     def _hold(self) -> None:
         """Stop reading from the replica until the client has taken what it was given."""

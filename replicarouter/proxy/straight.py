@@ -19,6 +19,25 @@ def straight_to(transport: asyncio.BaseTransport | None) -> socket.socket | None
     return socket.socket(under.family, under.type, 0, fileno=under.fileno())
 
 
+class Straight:
+    """Of a protocol that knows the way past its transport; it calls `_let_go` when its connection is lost."""
+
+    __slots__ = ()
+    transport: asyncio.Transport | None
+    _straight: socket.socket | None
+
+    def straight(self) -> socket.socket | None:
+        """Where to send past the transport while that holds nothing back; None where that cannot be."""
+        if self._straight is None:
+            # A slot of the protocol: two bases with slots of their own cannot be put together.
+            self._straight = straight_to(self.transport)  # type: ignore[misc]
+        return self._straight
+
+    def _let_go(self) -> None:
+        if self._straight is not None:
+            self._straight.detach()
+
+
 def write(transport: asyncio.WriteTransport, straight: socket.socket | None, data: bytes) -> None:
     """Write at once as much as goes, and let the transport have the rest. Raises `RuntimeError` when it is
     closed."""

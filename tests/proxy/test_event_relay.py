@@ -193,7 +193,7 @@ def in_chunks(stream: bytes) -> list[bytes]:
 
 def test_a_stream_of_one_chunk_a_read_is_seen_alike(both: Both) -> None:
     ordinary, written_out = both(in_chunks(STREAM))
-    assert written_out.transport.writes == 0 < ordinary.transport.writes
+    assert written_out.transport.writes < ordinary.transport.writes / 4
     assert written_out.written == b"head" + STREAM
     assert written_out.exchange.completion_tokens == 50
     assert written_out.outcome == [None]
