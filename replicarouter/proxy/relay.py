@@ -73,11 +73,12 @@ class Relay:
             if end >= 0:
                 self.reusable = end == len(data) and self._head.keep_alive
                 data = data[:end]
-            if head or self._dechunk is not None:
-                self._write_head(head + (data if self._dechunk is None else self._dechunk.feed(data)))
+            taken = data if self._dechunk is None else self._dechunk.feed(data)
+            if head:
+                (self._write_head if end < 0 else self._write)(head + taken)
                 self.committed = True
             else:
-                self._write(data)
+                self._write(taken)
         except BadFraming as error:
             self.fail(BadReplicaResponse(f"The replica's answer is broken: {error}."))
             return
@@ -106,9 +107,6 @@ class Relay:
     def stop(self) -> None:
         """Pass on nothing more."""
         self._link.protocol.receiver = None
-
-    def settle(self) -> None:
-        """Let the exchange and the observer know all that was relayed. Here they always do."""
 
     @property
     def ended(self) -> bool:
@@ -168,7 +166,7 @@ class Relay:
             self._done.set_result(None)
 
     def _write_head(self, data: bytes) -> None:
-        """Write the head with what of the body came with it, or what is taken out of its chunks."""
+        """Write the head, and what of the body came with it, of an answer that goes on."""
         self._write(data)
 
     def _hold(self) -> None:

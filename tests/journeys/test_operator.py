@@ -171,6 +171,7 @@ async def test_times_and_tokens_are_counted(start_router: StartRouter) -> None:
     router = await start_router(replica)
     for _ in range(3):
         assert (await router.ask(chat())).ended == "clean"
+    await router.settled()
     metrics = await router.metrics()
     assert metrics.value("queue_seconds_count", model="m1") == 3
     assert metrics.value("connect_seconds_count", replica=replica.name) == 3
@@ -188,6 +189,7 @@ async def test_times_and_tokens_are_counted(start_router: StartRouter) -> None:
 async def test_metrics_page_is_the_same_on_both_doors(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
     assert (await router.ask(chat())).status == 200
+    await router.settled()
     public, private = await router.get("/metrics"), await router.admin("/metrics")
     assert public.status == private.status == 200
     for page in (public, private):

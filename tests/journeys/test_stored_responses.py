@@ -101,6 +101,7 @@ async def test_a_response_whose_owner_was_removed_is_gone(start_router: StartRou
     router = await start_router(*(keeper.fake for keeper in keepers))
     answer = await router.ask(create())
     first, owner = id_of(answer.body.entity), answer.head.get("x-replicarouter-replica")
+    await router.settled()
     assert (await router.admin(f"/admin/replicas/{owner}", "DELETE")).status == 204
     (await router.get(f"{PATH}/{first}")).refused(404, "response_not_found")
     (await router.ask(create(previous=first))).refused(404, "response_not_found")

@@ -28,7 +28,7 @@ TOKEN = '{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"%s"}}]}'
 FLUSHED = 0.7
 LOOKED_AT = 0.2
 
-Make = Callable[[type[Relay]], "Side"]
+Make = Callable[..., "Side"]
 Both = Callable[..., "tuple[Side, Side]"]
 
 
@@ -83,6 +83,7 @@ class Side:
     """One relay with all that it writes and notes."""
 
     kind: type[Relay]
+    rest: bytes = b""
     written: bytes = b""
     clock: HandClock = field(default_factory=HandClock)
     metrics: Metrics = field(default_factory=Metrics)
@@ -106,7 +107,7 @@ class Side:
         self.observer = Observer(self.exchange, self.clock, self.metrics, stream=True)
         parts = (cast(Any, link), cast(Any, caller), HEAD, self.observer, cast(Any, done))
         self.relay = self.kind(*parts, *([router] if self.kind is EventRelay else []))
-        self.relay.begin(b"head", b"")
+        self.relay.begin(b"head", self.rest)
 
     def feed(self, data: bytes, *, flush: bool = True) -> None:
         self.clock.move(0.0123)
@@ -119,7 +120,7 @@ class Side:
                 self.written += got
 
     def seen(self) -> dict[str, Any]:
-        self.relay.settle()
+        self.exchange.refresh()
         gaps = {labels: (list(one.counts), one.total) for labels, one in self.metrics.gaps}
         fields = (
             "bytes_out",
@@ -141,12 +142,12 @@ class Side:
 
 
 @pytest.fixture
-def side() -> Iterator[Callable[[type[Relay]], Side]]:
-    """Make a relay with its surroundings."""
+def side() -> Iterator[Make]:
+    """Make a relay with its surroundings; `rest` comes with the head."""
     with ExitStack() as ends:
 
-        def make(kind: type[Relay]) -> Side:
-            made = Side(kind)
+        def make(kind: type[Relay], rest: bytes = b"") -> Side:
+            made = Side(kind, rest)
             ends.callback(made.transport.under.close)
             ends.callback(made.client.close)
             return made
@@ -286,6 +287,17 @@ def test_bytes_come_straight_until_it_has_ended(side: Make) -> None:
         ours.feed(data)
     assert ours.protocol.feed is None
     assert ours.exchange.on_refresh is None
+
+
+def test_the_end_of_an_answer_is_written_with_the_others_of_the_turn(side: Make) -> None:
+    """Who has it may look at counts: they must not come much later."""
+    ours = side(EventRelay)
+    for data in in_chunks(STREAM):
+        ours.feed(data, flush=False)
+    assert ours.transport.waiting.endswith(LAST_CHUNK)
+    whole = side(EventRelay, rest=STREAM)
+    assert whole.outcome == [None]
+    assert whole.transport.waiting == b"head" + STREAM
 
 
 def test_nothing_is_relayed_behind_the_end(both: Both) -> None:
