@@ -36,8 +36,8 @@ _ASK_VERSIONS = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what every run understands: programs, patience, and where the results go."""
+def add_programs(parser: argparse.ArgumentParser) -> None:
+    """Declare what names the programs that are measured."""
     parser.add_argument("--python", default=sys.executable, help="runs replicarouter")
     parser.add_argument(
         "--before", default="", metavar="PYTHON", help="runs another version of it, as the proxy 'before'"
@@ -51,6 +51,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vllm-router", default=os.environ.get("VLLM_ROUTER", ""), metavar="COMMAND", help="likewise"
     )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what every run understands: programs, patience, and where the results go."""
+    add_programs(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="for the raw measurements")
     parser.add_argument("--engines", type=int, metavar="N", help="processes that the eight replicas are in")
     parser.add_argument("--clients", type=int, metavar="N", help="processes that the users are in")

@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--scenario", default="paced20k", choices=("short", "paced20k", "paced5k"))
     parser.add_argument("--windows", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each window")
-    runner.add_options(parser)
+    runner.add_programs(parser)
     arguments = parser.parse_args()
     chosen = runner.entrants(parser, arguments.proxies)
     bench = Bench(runner.tools(arguments), Cores([0], [1]))
@@ -88,13 +88,8 @@ def _window(stages: list[Stage], seconds: float) -> list[float]:
 
 
 def _used(stage: Stage) -> float:
-    """CPU seconds that all threads of a proxy have used; /proc/PID/stat counts them in steps of 10 ms."""
     assert stage.proxy is not None
-    spent = 0
-    for pid in stage.proxy.pids():
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            spent += int((task / "schedstat").read_text().split()[0])
-    return spent / 1e9
+    return stage.proxy.time_on_cores()
 
 
 if __name__ == "__main__":

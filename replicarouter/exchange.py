@@ -138,6 +138,7 @@ class Exchange:
     def last_word_at(self) -> float:
         """When the last byte came that the engine must have had a part in: the server in front of it sends
         comments by itself, also while its engine is frozen."""
+        # `refresh`, without the call: every request that ends asks this.
         if self.on_refresh is not None:
             self.on_refresh()
         return self.commented_after if self.commented_at == self.last_byte_at else self.last_byte_at

@@ -70,7 +70,7 @@ class EventRelay(Relay):
 
     def settle(self) -> None:
         """Let the exchange and the observer know what the generator keeps."""
-        if self._tokens is not None and not self._tokens.gi_running:
+        if self._tokens is not None and self._tokens.gi_suspended:
             self._tokens.send(b"")
 
     def stop(self) -> None:

@@ -42,7 +42,7 @@ class SilenceWatch:
 
     def _look(self) -> None:
         now = self._clock()
-        self._relay.settle()
+        self._exchange.refresh()
         if self._relay.held:
             self._wait(self._idle or self._comment_every)
             return

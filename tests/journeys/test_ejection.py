@@ -41,7 +41,7 @@ async def ask_in_turn(router: RunningRouter, count: int, **body: Any) -> Counter
 
 
 async def test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice(
-    start_router: StartRouter,
+    start_router: StartRouter, workers: int
 ) -> None:
     """H17"""
     hung, well = FakeReplica(silence), FakeReplica()
@@ -62,7 +62,7 @@ async def test_a_replica_that_hangs_is_set_aside_and_the_others_do_not_notice(
 
     # Those of the first round; the second finds it ejected. Workers take turns each for itself.
     assert len(hung.requests) == len(seconds[504])
-    assert 4 <= len(seconds[504]) <= 6
+    assert abs(len(seconds[504]) - 5) < max(workers, 1)
     assert len(seconds[200]) == 60 - len(seconds[504])
     assert max(seconds[200]) < 0.9
     assert min(seconds[504]) >= 1.0

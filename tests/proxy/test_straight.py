@@ -16,17 +16,22 @@ from tests.fakes.certificates import Authority, trusting
 from tests.fakes.wire import eventually
 from tests.proxy.conftest import StartFront
 
+Ends = tuple[asyncio.Transport, socket.socket, socket.socket]
+
 
 @pytest.fixture
-async def ends() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
-    """A connection: the transport of one end, the socket of the other."""
+async def ends() -> AsyncIterator[Ends]:
+    """A connection: the transport of one end and the way past it, and the socket of the other."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         loop = asyncio.get_running_loop()
         far = socket.create_connection(server.getsockname())
         near, _ = server.accept()
         transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, near)
+        straight = straight_to(transport)
+        assert straight is not None
         with far:
-            yield transport, far
+            yield transport, straight, far
+        straight.detach()
         transport.abort()
 
 
@@ -39,23 +44,14 @@ async def received(far: socket.socket, size: int) -> bytes:
     return got
 
 
-async def test_bytes_are_out_before_the_turn_of_the_loop_ends(
-    ends: tuple[asyncio.Transport, socket.socket],
-) -> None:
-    transport, far = ends
-    straight = straight_to(transport)
-    assert straight is not None
+async def test_bytes_are_out_before_the_turn_of_the_loop_ends(ends: Ends) -> None:
+    transport, straight, far = ends
     write(transport, straight, b"at once")
     assert far.recv(64) == b"at once"
-    straight.detach()
 
 
-async def test_what_does_not_go_at_once_follows_in_order(
-    ends: tuple[asyncio.Transport, socket.socket],
-) -> None:
-    transport, far = ends
-    straight = straight_to(transport)
-    assert straight is not None
+async def test_what_does_not_go_at_once_follows_in_order(ends: Ends) -> None:
+    transport, straight, far = ends
     pieces = [bytes([number]) * 300_000 for number in range(64)]
     for piece in pieces:
         write(transport, straight, piece)
@@ -64,20 +60,14 @@ async def test_what_does_not_go_at_once_follows_in_order(
     assert transport.get_write_buffer_size() == 0
     write(transport, straight, b"again")
     assert await received(far, 5) == b"again"
-    straight.detach()
 
 
-async def test_nothing_overtakes_what_the_transport_holds(
-    ends: tuple[asyncio.Transport, socket.socket],
-) -> None:
-    transport, far = ends
-    straight = straight_to(transport)
-    assert straight is not None
+async def test_nothing_overtakes_what_the_transport_holds(ends: Ends) -> None:
+    transport, straight, far = ends
     transport.write(b"first, ")
     write(transport, straight, b"second, ")
     transport.write(b"third")
     assert await received(far, 20) == b"first, second, third"
-    straight.detach()
 
 
 async def test_a_lost_connection_is_let_go_before_its_descriptor_is() -> None:

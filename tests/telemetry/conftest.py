@@ -1,6 +1,7 @@
 """Two replicas under a clock that stands still, all that is read from them, and a metrics page."""
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -72,6 +73,16 @@ class Watched:
             for sample in family.samples
             if sample.name == f"replicarouter_{name}"
         }
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """The root logger as it was, afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -286,16 +285,6 @@ def told_by(form: LineFormatter, fields: dict[str, Any]) -> str:
     """The line of a record, without its time."""
     facts = facts_of(an_exchange(**asked(fields)))
     return without_time(form.format(FactsRecord("replicarouter.access", "request", facts, spare=True)))
-
-
-@pytest.fixture
-def restored() -> Iterator[None]:
-    """The root logger as it was, afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.usefixtures("restored")

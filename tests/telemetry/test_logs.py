@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -206,16 +205,6 @@ def test_lines_that_a_full_disk_took_are_told_once_there_is_room(tmp_path: Path)
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture
-def restored() -> Iterator[None]:
-    """The root logger as it was, afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.usefixtures("restored")
