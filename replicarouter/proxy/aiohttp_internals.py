@@ -21,6 +21,7 @@ from aiohttp.web_server import Server
 
 from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
+from replicarouter.proxy.outbox import Outbox
 from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.straight import Straight
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
@@ -62,6 +63,7 @@ class FrontServer(Server):
         self.handle = handler
         self.refuse = refuse
         self.known_heads = KnownHeads()
+        self.outbox = Outbox(asyncio.get_running_loop())
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
         self.on_connection: Callable[[], None] | None = None
@@ -98,7 +100,17 @@ class ClientConnection(Straight, RequestHandler):
 
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
-        *("_payload", "_session", "_straight", "_write_watch", "full", "on_writable", "peer", "task"),
+        *(
+            "_payload",
+            "_session",
+            "_straight",
+            "_write_watch",
+            "full",
+            "on_writable",
+            "outbox",
+            "peer",
+            "task",
+        ),
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -111,6 +123,7 @@ class ClientConnection(Straight, RequestHandler):
         self._head_name = 0
         self._known_head = NO_HEAD
         self._known_heads = front.known_heads
+        self.outbox = front.outbox
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
         self._straight: socket.socket | None = None
@@ -132,6 +145,7 @@ class ClientConnection(Straight, RequestHandler):
                 if not self._messages:
                     request = await self._wait()
                     self._waiter = None
+                    self.outbox.coming.discard(self)
                 request = request or self._parsed_request()
                 if request is None:
                     break
@@ -154,6 +168,7 @@ class ClientConnection(Straight, RequestHandler):
         finally:
             # Cancelled when the client has left; an answer in the buffer is still written out.
             self._task_handler = None
+            self.outbox.coming.discard(self)
             if self.transport is not None:
                 self.transport.close()
                 self._write_watch.see_off(self.transport)
@@ -305,6 +320,7 @@ class ClientConnection(Straight, RequestHandler):
             self._head_came()
         request = InboundRequest(self._known_head.heading, WholeBody(body), self)
         waiter.set_result(request)  # type: ignore[arg-type]
+        self.outbox.coming.add(self)
 
     def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:
         """Parse; a head that has begun must end in time. `parts` of the head, if this may be a whole
@@ -312,7 +328,10 @@ class ClientConnection(Straight, RequestHandler):
         parsed = self._request_count
         payload = self._payload
         answering = payload is not None and payload.is_eof()
+        waiter = self._waiter
         super().data_received(data)
+        if waiter is not None and waiter.done():
+            self.outbox.coming.add(self)
         if payload is not None and not answering and self._messages:
             self._tell_of_breakage(payload)
         if self._request_count != parsed:

@@ -102,11 +102,11 @@ class Attempt:
         """Send the request and wait for the end of the answer; the connection is given back or closed."""
         errand = self._errand
         try:
-            errand.exchange.sent_at = self._terms.clock()
-            self._lease.move(_SENT)
-            self._link.send(self, head, errand.body.data)
             if errand.body.streams:
+                self._send(head)
                 await errand.body.pump(self._link, self._done)
+            else:
+                errand.caller.connection.outbox.add_in_turn(self._send, head)
             # An upload may have been answered before its end: what waits then is the held answer's timer.
             if self._terms.response_head and self._held is None and errand.caller.relay is None:
                 self._start_timer(self._terms.response_head, self._head_overdue)
@@ -126,6 +126,15 @@ class Attempt:
                 relay.stop()
                 reusable = reusable or relay.reusable
             self._link.end(reusable=reusable and errand.body.sent)
+
+    def _send(self, head: bytes) -> None:
+        """Send the request, unless that has become pointless since."""
+        if self._done.done():
+            return
+        errand = self._errand
+        errand.exchange.sent_at = self._terms.clock()
+        self._lease.move(_SENT)
+        self._link.send(self, head, errand.body.data)
 
     def feed(self, data: bytes) -> None:
         """Collect the head; 1xx heads are of no interest to the client and are skipped."""
@@ -287,14 +296,10 @@ class Attempt:
         terms.timings.gaps.of((exchange.replica,))
         transport = caller.connection.transport
         self._link.protocol.receiver = None
-        if transport is None:
+        if transport is None or transport.is_closing():
             self._fail(ClientLeft())
             return
-        try:
-            transport.write(client_head(errand, head, terms) + body)
-        except RuntimeError:
-            self._fail(ClientLeft())
-            return
+        caller.connection.outbox.add(transport.write, client_head(errand, head, terms) + body)
         caller.answered = True
         self._reusable = head.keep_alive
         exchange.bytes_out += len(body)

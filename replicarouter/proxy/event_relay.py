@@ -136,8 +136,7 @@ class EventRelay(Relay):
                 self.feed(data)
 
     def _write_head(self, data: bytes) -> None:
-        """At once: the first token is with it. (The end of an answer takes its turn: who has it may look at
-        counts, which are right when the exchange has ended.)"""
+        """Past the transport: the first token is with it."""
         transport = self._client.transport
         assert transport is not None
         write(transport, self._socket, data)

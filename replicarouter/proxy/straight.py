@@ -1,4 +1,5 @@
-"""Writing to a TCP connection past its transport, which would keep the bytes until the loop's turn ends."""
+"""Writing to a TCP connection past its transport: that spares its part of the work, and with uvloop before
+0.23 the wait for the end of the loop's turn."""
 
 import asyncio
 import socket

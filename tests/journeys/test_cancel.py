@@ -359,6 +359,28 @@ async def test_bytes_and_departure_in_one_turn(
         assert finished == {"client_gone": 5}
 
 
+async def test_a_burst_in_which_some_leave_again_costs_the_others_nothing(start_router: StartRouter) -> None:
+    """Whatever comes in one turn of the loop is handled in one: those that stay get their own answers."""
+
+    async def echo(received: Received, connection: Connection) -> None:
+        await connection.send(sized(received.body))
+
+    router = await start_router(FakeReplica(echo), FakeReplica(echo))
+    stayers = [await router.connect() for _ in range(40)]
+    for turn in range(5):
+        for number, client in enumerate(stayers):
+            if number % 8 == 0:
+                AbruptClient(router.port, chat(stream=False)).leave("rst" if number % 16 else "fin")
+                AbruptClient(router.port, b"nonsense\r\n\r\n").leave()
+            await client.send(chat(stream=False, user=f"{number}.{turn}"))
+        for number, client in enumerate(stayers):
+            answer = await client.answer()
+            assert (answer.status, answer.json()["user"]) == (200, f"{number}.{turn}")
+    finished = (await router.settled()).finished
+    assert finished["ok"] >= len(stayers) * 5
+    assert set(finished) <= {"ok", "client_gone", "invalid_request"}
+
+
 async def test_client_that_leaves_an_idle_connection_is_no_request(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
     client = await router.connect()

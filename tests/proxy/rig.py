@@ -1,7 +1,7 @@
 """One attempt from a real client through the data plane to a scripted replica, and what came of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.errand import Declined, Errand
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.slots import Slots
-from replicarouter.proxy.upstream import Upstream
+from replicarouter.proxy.upstream import Link, Upstream
 from replicarouter.settings import ReplicaSettings
 from replicarouter.telemetry.metrics import Metrics
 from tests.fakes.client import Client
@@ -52,7 +52,8 @@ def joined(ledger: Ledger, fake: FakeReplica, **options: Any) -> Replica:
 
 @dataclass(slots=True, eq=False)
 class Rig:
-    """A handler that makes one attempt for each request; `error` is how the last one failed."""
+    """A handler that makes one attempt for each request; `error` is how the last one failed. `meanwhile` is
+    called between the opening of its connection and the attempt."""
 
     replica: Replica
     upstream: Upstream
@@ -60,6 +61,7 @@ class Rig:
     terms: Terms
     messages_api: bool = False
     declines: bool = False
+    meanwhile: Callable[["Rig", Link], None] = lambda *_: None
     declined: Declined | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     callers: list[Caller] = field(default_factory=list)
@@ -78,6 +80,7 @@ class Rig:
             errand = Errand(
                 InferenceRequest(CHAT, "m1"), Pool("m1"), request.heading, Body(b"{}", 2), caller, exchange
             )
+            self.meanwhile(self, link)
             await Attempt(link, lease, errand, self.terms, lambda *_: self.declines).run(HEAD)
         except Declined as declined:
             self.declined = declined

@@ -14,6 +14,8 @@ from replicarouter.errors import (
 from replicarouter.exchange import Stage
 from replicarouter.protocol.response_head import MAX_HEAD
 from replicarouter.proxy.attempt import MOST_INTERIM, receipts
+from replicarouter.proxy.outbox import MOST
+from replicarouter.proxy.upstream import Link
 from tests.fakes.client import request
 from tests.fakes.replica import (
     OK,
@@ -25,6 +27,7 @@ from tests.fakes.replica import (
     held,
     reply,
     silence,
+    sized,
 )
 from tests.fakes.wire import PeerGone, eventually
 from tests.proxy.conftest import StartFront
@@ -241,3 +244,61 @@ async def test_nothing_comes_when_the_client_has_gone_before_the_answer(start_fr
         await eventually(lambda: rig.error is not None, "the attempt is over")
         with pytest.raises(PeerGone):
             await client.send(b"x")
+
+
+async def test_those_that_come_in_one_turn_all_get_their_own_answers(start_front: StartFront) -> None:
+    async def script(received: Received, connection: Connection) -> None:
+        await connection.send(sized(str(connection.number).encode()))
+
+    async with FakeReplica(script) as fake, a_rig(fake, start_front) as rig:
+        assert rig.front is not None
+        clients = [await rig.connect() for _ in range(3 * MOST)]
+        for _ in range(2):
+            for client in clients:
+                await client.send(CHAT)
+            bodies = [(await client.answer()).body.entity for client in clients]
+            assert len(set(bodies)) == len(clients)
+        assert rig.front.server.outbox.coming == set()
+        assert len(await fake.received()) == 2 * len(clients)
+
+
+async def test_one_that_is_refused_keeps_no_other_back(start_front: StartFront) -> None:
+    async with FakeReplica(reply(OK)) as fake, a_rig(fake, start_front) as rig:
+        assert rig.front is not None
+        clients = [await rig.connect() for _ in range(3)]
+        await clients[0].send(CHAT)
+        await clients[1].send(CHAT)
+        await clients[2].send(b"nonsense\r\n\r\n")
+        assert [(await client.answer()).status for client in clients] == [200, 200, 400]
+        assert rig.front.server.outbox.coming == set()
+
+
+async def test_one_that_is_interrupted_before_its_turn_is_not_sent(start_front: StartFront) -> None:
+    def interrupt(rig: Rig, _: Link) -> None:
+        task = asyncio.current_task()
+        assert rig.front is not None
+        assert task is not None
+        rig.front.server.outbox.coming.add("another")
+        asyncio.get_running_loop().call_soon(task.cancel)
+
+    async with FakeReplica(reply(OK)) as fake, a_rig(fake, start_front) as rig:
+        rig.meanwhile = interrupt
+        client = await rig.connect()
+        await client.send(CHAT)
+        await client.gone()
+        assert type(rig.error) is asyncio.CancelledError
+        assert rig.exchange.sent_at == 0
+        await fake.connections[0].wire.gone()
+        assert fake.requests == []
+
+
+async def test_one_whose_replica_leaves_before_its_turn_fails_at_once(start_front: StartFront) -> None:
+    def lose(rig: Rig, link: Link) -> None:
+        assert rig.front is not None
+        assert link.transport is not None
+        rig.front.server.outbox.coming.add("another")
+        link.transport.abort()
+
+    async with FakeReplica(reply(OK)) as fake, a_rig(fake, start_front) as rig:
+        rig.meanwhile = lose
+        await fails(rig, ReplicaDisconnected)
