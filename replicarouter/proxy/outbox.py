@@ -7,8 +7,8 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 MOST = 16
-"""Writes that are kept at most: the first of a burst wait until the others are ready, the last go the earlier.
-With 8 a short request costs as much, with 64 it costs 6 % less."""
+"""Writes that are kept at most: the first of a burst wait until the others are ready, the last go
+the earlier. With 8 a short request costs as much, with 64 it costs 6 % less."""
 
 Write = Callable[[bytes], object]
 
