@@ -29,7 +29,7 @@ from replicarouter.briefing import (
 )
 from replicarouter.clock import Clock
 from replicarouter.errors import Draining
-from replicarouter.exchange import Exchange
+from replicarouter.exchange import OK, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
@@ -52,7 +52,6 @@ from replicarouter.proxy.upstream import Upstream
 from replicarouter.settings import Settings
 from replicarouter.telemetry.access_log import AccessLog
 from replicarouter.telemetry.departed import Departed
-from replicarouter.telemetry.ended import Ended
 from replicarouter.telemetry.metrics import Metrics
 from replicarouter.telemetry.recent import RecentErrors
 from replicarouter.telemetry.refusals import Refusals
@@ -122,7 +121,6 @@ class Plane:
         self._admission: Admission | None = None
         self._upstream: Upstream | None = None
         self._courier: Courier | None = None
-        self._ended: Ended | None = None
         self._corridor: Corridor | None = None
 
     @property
@@ -163,8 +161,7 @@ class Plane:
         if isinstance(slots, CommonSlots):
             self._bell = Bell(slots.seat, [self._admission, slots])
         self._courier = self._make_courier(self._admission, self._upstream)
-        self._ended = Ended(asyncio.get_running_loop(), self._observers, self._success_observers)
-        self._corridor = self._make_corridor(self._admission, self._courier, self._ended)
+        self._corridor = self._make_corridor(self._admission, self._courier)
         return self._admission, self._upstream, Departed(around.ledger, around.metrics)
 
     async def listen(self) -> None:
@@ -253,8 +250,6 @@ class Plane:
             await self._front.shutdown(1.0)
         if self._upstream is not None:
             await self._upstream.close()
-        if self._ended is not None:
-            self._ended.tell()
         if self._exporter is not None:
             await asyncio.to_thread(self._exporter.close, SPANS_FLUSH)
 
@@ -308,7 +303,7 @@ class Plane:
             RetryBudget(settings.retry.budget_floor / around.workers, settings.retry.budget),
         )
 
-    def _make_corridor(self, admission: Admission, courier: Courier, ended: Ended) -> Corridor:
+    def _make_corridor(self, admission: Admission, courier: Courier) -> Corridor:
         settings, around = self.settings, self._around
         rooms = Rooms(
             fleet=around.fleet,
@@ -319,8 +314,12 @@ class Plane:
             endpoints=Endpoints(settings.extra_paths),
             local=around.local,
             reception=self.reception,
-            register=Register(around.ledger, ended.add, around.clock, self._tracing),
+            register=Register(around.ledger, self._observe, around.clock, self._tracing),
             aliases=around.aliases,
             owners=self.owners,
         )
         return Corridor(rooms, corridor_limits(settings), key_reader(settings), around.clock)
+
+    def _observe(self, exchange: Exchange) -> None:
+        for tell in self._success_observers if exchange.outcome == OK else self._observers:
+            tell(exchange)
