@@ -5,7 +5,6 @@ pyproject.toml says which releases were seen.
 """
 
 import asyncio
-import select
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,13 +27,7 @@ from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
 
-__all__ = (
-    "ClientConnection",
-    "FrontServer",
-    "InboundRequest",
-    "RequestHead",
-    "Session",
-)
+__all__ = ("ClientConnection", "FrontServer", "InboundRequest", "RequestHead", "Session")
 SPARING = 65536
 """Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
 
@@ -100,17 +93,8 @@ class ClientConnection(Straight, RequestHandler):
 
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
-        *(
-            "_payload",
-            "_session",
-            "_straight",
-            "_write_watch",
-            "full",
-            "on_writable",
-            "outbox",
-            "peer",
-            "task",
-        ),
+        *("_payload", "_session", "_straight", "_write_watch", "full", "on_writable", "outbox"),
+        *("peer", "task"),
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -272,15 +256,6 @@ class ClientConnection(Straight, RequestHandler):
         """Whether a request was answered and no other has begun."""
         return self._request_count > 0 and self._waiter is not None and not self._head_begun
 
-    @property
-    def hung_up(self) -> bool:
-        """Whether the client has left; tells it also while nothing is read from the connection."""
-        if self.transport is None:
-            return True
-        asked = select.poll()
-        asked.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        return bool(asked.poll(0))
-
     def _await_another(self) -> None:
         """Start the time that an idle connection has."""
         deadline = self._loop.time() + self._keepalive_timeout
@@ -328,10 +303,7 @@ class ClientConnection(Straight, RequestHandler):
         parsed = self._request_count
         payload = self._payload
         answering = payload is not None and payload.is_eof()
-        waiter = self._waiter
-        super().data_received(data)
-        if waiter is not None and waiter.done():
-            self.outbox.coming.add(self)
+        self._feed_parser(data)
         if payload is not None and not answering and self._messages:
             self._tell_of_breakage(payload)
         if self._request_count != parsed:
@@ -348,6 +320,12 @@ class ClientConnection(Straight, RequestHandler):
         elif answering:
             # The next head begins behind a request that is still being answered.
             self._head_begun = True
+
+    def _feed_parser(self, data: bytes) -> None:
+        waiter = self._waiter
+        super().data_received(data)
+        if waiter is not None and waiter.done():
+            self.outbox.coming.add(self)
 
     def _tell_of_breakage(self, payload: StreamReader | WholeBody) -> None:
         """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""

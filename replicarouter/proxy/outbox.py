@@ -1,10 +1,7 @@
 """What is to be written in one turn of the event loop, kept until several can be written in a row."""
 
 import asyncio
-import logging
 from collections.abc import Callable
-
-log = logging.getLogger(__name__)
 
 MOST = 16
 """Writes that are kept at most: the first of a burst wait until the others are ready, the last go
@@ -55,6 +52,3 @@ class Outbox:
                 write(data)
             except RuntimeError:
                 continue
-            except Exception:
-                # The others' writes must not be lost by it.
-                log.exception("a write failed")

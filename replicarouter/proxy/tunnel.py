@@ -9,6 +9,7 @@ from replicarouter.errors import ReplicaDisconnected, RouterError, SilentSession
 from replicarouter.exchange import Exchange
 from replicarouter.protocol.upgrade import ends_with_close, last_bytes
 from replicarouter.proxy.caller import Caller
+from replicarouter.proxy.hung_up import hung_up
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.upstream import Link
 from replicarouter.words import counted
@@ -160,7 +161,7 @@ class Tunnel:
 
     def _look_for_client(self) -> None:
         """Nothing is read from the client, so that nothing tells when it leaves."""
-        if self._client.hung_up:
+        if hung_up(self._client.transport):
             self.left()
         else:
             self._timer = self._in(LOOK_FOR_CLIENT, self._look_for_client)

@@ -13,6 +13,7 @@ from replicarouter.protocol.framing import chunk
 from replicarouter.protocol.headers import UNKNOWN
 from replicarouter.protocol.json_scan import Span
 from replicarouter.proxy.arriving import Arriving
+from replicarouter.proxy.hung_up import hung_up
 from replicarouter.proxy.memory import BodyMemory
 from replicarouter.proxy.spool import Spool
 from replicarouter.proxy.upstream import Link
@@ -252,9 +253,8 @@ class Upload:
 
     def _look_for_client(self) -> None:
         """End the request of a client that has left: while nothing is read, nobody else notices."""
-        client = self._arriving.request.client
-        transport = client.transport
-        if transport is not None and not transport.is_closing() and client.hung_up:
+        transport = self._arriving.request.client.transport
+        if transport is not None and not transport.is_closing() and hung_up(transport):
             transport.abort()
 
     async def _await_client(self) -> bytes:

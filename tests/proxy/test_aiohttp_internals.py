@@ -546,24 +546,6 @@ async def test_a_session_is_told_that_its_client_has_left(start_front: StartFron
     assert front.cancelled == 0
 
 
-@pytest.mark.parametrize("how", ["fin", "rst"])
-async def test_a_client_that_hangs_up_is_seen_although_nothing_is_read(
-    start_front: StartFront, how: str
-) -> None:
-    front = await start_front(hang)
-    client = await front.connect()
-    await client.send(GET)
-    await eventually(lambda: front.seen, "the handler runs")
-    connection = front.seen[0].client
-    assert connection.transport is not None
-    connection.transport.pause_reading()
-    await client.send(b"unread")
-    assert not connection.hung_up
-    client.leave("fin" if how == "fin" else "rst")
-    await eventually(lambda: connection.hung_up, "it is seen")
-    connection.transport.resume_reading()
-
-
 async def test_shutting_down_waits_for_a_handler_and_then_cancels_it(start_front: StartFront) -> None:
     front = await start_front(hang)
     client = await front.connect()
