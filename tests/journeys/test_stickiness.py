@@ -178,7 +178,7 @@ async def test_requests_with_and_without_a_session_do_not_disturb_each_other(
     """H71"""
     router = await start_router(*named("b1", "b2", "b3", "b4"), policy="session")
     requests = [
-        with_session(f"session-{number % 20}") if number % 2 else chat(stream=False) for number in range(400)
+        with_session(f"session-{number % 80}") if number % 2 else chat(stream=False) for number in range(400)
     ]
 
     answers = await ask_all(router, requests)
@@ -186,13 +186,13 @@ async def test_requests_with_and_without_a_session_do_not_disturb_each_other(
     keyless, keyed = answers[::2], answers[1::2]
     counts = Counter(map(replica_of, keyless))
     assert all(0.15 <= counts[name] / 200 <= 0.35 for name in ("b1", "b2", "b3", "b4")), counts
-    assert len({(number % 10, replica_of(answer)) for number, answer in enumerate(keyed)}) == 10
+    assert len({(number % 40, replica_of(answer)) for number, answer in enumerate(keyed)}) == 40
     metrics = await router.metrics()
     results = {
         result: metrics.value("affinity_total", policy="session", result=result)
         for result in ("none", "new", "hit", "spill", "rehash")
     }
-    assert results == {"none": 200, "new": 10, "hit": 190, "spill": 0, "rehash": 0}
+    assert results == {"none": 200, "new": 40, "hit": 160, "spill": 0, "rehash": 0}
 
 
 class Turns:
