@@ -339,6 +339,8 @@ class ClientConnection(Straight, RequestHandler):
         if self._session is not None:
             self._session.left()
         elif self.transport is not None and self._request_in_progress:
+            # An answer that came before is not lost.
+            self.outbox.flush()
             self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:

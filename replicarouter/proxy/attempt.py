@@ -78,6 +78,7 @@ class Attempt:
         "_silence",
         "_terms",
         "_timer",
+        "_undelivered",
         "refusal",
     )
 
@@ -93,6 +94,7 @@ class Attempt:
         self._held: HeldAnswer | None = None
         self._interim = 0
         self._reusable = False
+        self._undelivered = False
         self._silence: SilenceWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,16 +118,23 @@ class Attempt:
                 self._done.exception()  # Seen, though something else has ended the wait in the same turn.
             raise
         finally:
-            if self._timer is not None:
-                self._stop_timer()
-            if self._silence is not None:
-                self._silence.stop()
-            relay = errand.caller.relay
-            reusable = self._reusable
-            if relay is not None:
-                relay.stop()
-                reusable = reusable or relay.reusable
-            self._link.end(reusable=reusable and errand.body.sent)
+            self._end()
+        if self._undelivered:
+            raise ClientLeft
+
+    def _end(self) -> None:
+        """However it went."""
+        if self._timer is not None:
+            self._stop_timer()
+        if self._silence is not None:
+            self._silence.stop()
+        errand = self._errand
+        relay = errand.caller.relay
+        reusable = self._reusable
+        if relay is not None:
+            relay.stop()
+            reusable = reusable or relay.reusable
+        self._link.end(reusable=reusable and errand.body.sent)
 
     def _send(self, head: bytes) -> None:
         """Send the request, unless that has become pointless since."""
@@ -299,7 +308,7 @@ class Attempt:
         if transport is None or transport.is_closing():
             self._fail(ClientLeft())
             return
-        caller.connection.outbox.add(transport.write, client_head(errand, head, terms) + body)
+        caller.connection.outbox.add(self._deliver, client_head(errand, head, terms) + body)
         caller.answered = True
         self._reusable = head.keep_alive
         exchange.bytes_out += len(body)
@@ -307,6 +316,17 @@ class Attempt:
         note_usage(exchange, body[-LARGE:])
         if not self._done.done():
             self._done.set_result(None)
+
+    def _deliver(self, answer: bytes) -> None:
+        """Write a whole answer, unless its client has left since it came. Before `run` hears of its end."""
+        errand = self._errand
+        transport = errand.caller.connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(answer)
+            return
+        self._undelivered = True
+        errand.caller.answered = False
+        errand.exchange.bytes_out = 0
 
     def _switch(self, head: ResponseHead, *, asked_for: bool, rest: bytes) -> None:
         """The connection speaks another protocol from here on."""

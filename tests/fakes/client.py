@@ -124,6 +124,22 @@ class AbruptClient:
         self._socket = socket.create_connection((HOST, port), DEADLINE)
         self._socket.sendall(raw)
 
+    def end_sending(self) -> None:
+        """Close this side alone."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def read_to_end(self) -> bytes:
+        """All that comes until the other side closes; for when that has happened."""
+        data = b""
+        while True:
+            try:
+                more = self._socket.recv(65536)
+            except ConnectionResetError:
+                return data
+            if not more:
+                return data
+            data += more
+
     def leave(self, how: Ending = "fin") -> None:
         if how == "rst":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT_AT_ALL)

@@ -381,6 +381,29 @@ async def test_a_burst_in_which_some_leave_again_costs_the_others_nothing(start_
     assert set(finished) <= {"ok", "client_gone", "invalid_request"}
 
 
+@pytest.mark.parametrize("first", ["answer", "departure"])
+async def test_whole_answer_and_departure_in_one_turn(start_router: StartRouter, first: str) -> None:
+    """Who has ended his side either gets the whole answer, or counts as gone."""
+    replica = FakeReplica(stall(b""))
+    router = await start_router(replica)
+    delivered = 0
+    for number in range(10):
+        client = AbruptClient(router.port, chat(stream=False))
+        await router.stage(sent=1)
+        wire = replica.requests[-1].connection.wire
+        if first == "departure":
+            client.end_sending()
+        wire.send_at_once(OK)
+        if first == "answer":
+            client.end_sending()
+        finished = (await router.settled()).finished
+        assert sum(finished.values()) == number + 1
+        delivered += client.read_to_end().endswith(OK.partition(b"\r\n\r\n")[2])
+        assert finished.get("ok", 0) == delivered
+        client.leave()
+        wire.close()
+
+
 async def test_client_that_leaves_an_idle_connection_is_no_request(start_router: StartRouter) -> None:
     router = await start_router(FakeReplica())
     client = await router.connect()
