@@ -27,7 +27,7 @@ class Outbox:
 
     def add(self, write: Write, data: bytes) -> None:
         """Call `write` with `data` before anybody runs who is woken from now on. The `RuntimeError` of a
-        transport that is closed is passed over: its owner hears of that in another way."""
+        transport that is closed costs no other write; who must know looks before it writes."""
         kept = self._kept
         if not kept:
             self._loop.call_soon(self.flush)

@@ -55,6 +55,12 @@ def answer(request: InboundRequest, body: bytes = b"ok", *, close: bool = False)
     return not close
 
 
+async def hang(_: InboundRequest) -> bool:
+    """A handler that never answers."""
+    await asyncio.Event().wait()
+    return False
+
+
 @pytest_asyncio.fixture
 async def start_front() -> AsyncIterator[StartFront]:
     """Start a front server whose handler is given; without one, every request gets a small answer."""

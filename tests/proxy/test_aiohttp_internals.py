@@ -24,7 +24,7 @@ from replicarouter.proxy.aiohttp_internals import (
 from tests.fakes.client import HOST, request
 from tests.fakes.replica import OK, FakeReplica, reply
 from tests.fakes.wire import PeerGone, eventually
-from tests.proxy.conftest import Front, StartFront, answer
+from tests.proxy.conftest import Front, StartFront, answer, hang
 
 GET = request("GET", "/x")
 
@@ -219,11 +219,6 @@ async def test_a_handler_that_says_so_ends_the_connection(start_front: StartFron
     assert len((await client.ask(GET)).body.entity) == 500_000
     assert await client.gone() == "fin"
     await eventually(lambda: not front.connections, "nothing is left of it")
-
-
-async def hang(_: InboundRequest) -> bool:
-    await asyncio.Event().wait()
-    return False
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])

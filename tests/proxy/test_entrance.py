@@ -1,6 +1,5 @@
 """The port lets clients in while there is room, and lets them wait while there is none."""
 
-import asyncio
 import logging
 import resource
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +12,7 @@ from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.proxy.entrance import Entrance
 from tests.fakes.client import HOST, Client, request
 from tests.fakes.wire import eventually
-from tests.proxy.conftest import answer
+from tests.proxy.conftest import answer, hang
 
 GET = request("GET", "/x")
 
@@ -41,11 +40,6 @@ class Scene:
 
 async def at_once(one: InboundRequest) -> bool:
     return answer(one)
-
-
-async def hang(_: InboundRequest) -> bool:
-    await asyncio.Event().wait()
-    return False
 
 
 @contextmanager

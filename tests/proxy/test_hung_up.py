@@ -1,19 +1,11 @@
 """A peer's departure is seen although nothing is read from its connection."""
 
-import asyncio
-
 import pytest
 
 from replicarouter.proxy.hung_up import hung_up
-from replicarouter.proxy.inbound import InboundRequest
 from tests.fakes.client import request
 from tests.fakes.wire import Ending, eventually
-from tests.proxy.conftest import StartFront
-
-
-async def hang(_: InboundRequest) -> bool:
-    await asyncio.Event().wait()
-    return False
+from tests.proxy.conftest import StartFront, hang
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
