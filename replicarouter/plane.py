@@ -148,6 +148,7 @@ class Plane:
         """Build all that needs the running loop. Returns who has to know about changes of the fleet, in this
         order."""
         around = self._around
+        self.decisions.later = asyncio.get_running_loop().call_soon
         slots = self._make_slots()
         self._upstream = self._open_upstream(slots)
         self._admission = Admission(

@@ -6,7 +6,7 @@ value.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -80,12 +80,25 @@ class Draft:
         others = [one for one in view.replicas if one not in candidates]
         self._others = {one.name: _why_not(one, case) for one in others[:MOST_REPLICAS]}
         self._others_left_out = len(others) - len(self._others)
+        self._choice: Replica | Wait | None = None
+        self._advice: Advice | None = None
+        self._of_request: dict[str, Any] = {}
 
-    def document(self, choice: Replica | Wait, advice: Advice | None) -> dict[str, Any]:
-        """All of it but its age."""
-        case = self._case
-        held = choice if isinstance(choice, Wait) else None
-        chosen = None if isinstance(choice, Wait) else choice
+    def decided(self, choice: Replica | Wait, advice: Advice | None) -> None:
+        """Note what came of it, and what another attempt would change."""
+        request = self._case.request
+        self._choice, self._advice = choice, advice
+        self._of_request = {
+            "affinity": request.affinity,
+            "found_characters": request.found,
+            "characters": request.characters,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """All of it but its age, once it is decided."""
+        case, advice = self._case, self._advice
+        held = self._choice if isinstance(self._choice, Wait) else None
+        chosen = self._choice if isinstance(self._choice, Replica) else None
         shown = self._shown({chosen, None if advice is None else advice.replica})
         document: dict[str, Any] = {
             "request_id": self.ids[0],
@@ -96,9 +109,7 @@ class Draft:
             "waited": case.view.now - case.since if case.since else 0.0,
             "chosen": None if chosen is None else chosen.name,
             "held_for": None if held is None else {"replica": held.replica.name, "seconds": held.seconds},
-            "affinity": case.request.affinity,
-            "found_characters": case.request.found,
-            "characters": case.request.characters,
+            **self._of_request,
             "candidates": _rows(shown, self._figures),
             "candidates_left_out": len(case.view.candidates) - len(shown),
             "not_candidates": self._others,
@@ -147,10 +158,15 @@ class Decisions:
     From `due_at` on, the next decision is to be recorded. It is the generic cell rate algorithm (ITU-T
     I.371): what most requests cost is a comparison.
 
+    With `later`, which calls what it is given soon, a decision is written out then: its request does not
+    have to wait for that.
+
     Of several workers each records its part of the rate, and tells the one that answers for all.
     """
 
     def __init__(self, per_second: int) -> None:
+        self.later: Callable[[Callable[[], None]], object] | None = None
+        self._made: list[Draft] = []
         self._paid_until = 0.0
         self._workers = 1
         self._news: deque[_Entry] | None = None
@@ -160,6 +176,7 @@ class Decisions:
         self.reconfigure(per_second)
 
     def __len__(self) -> int:
+        self._write_out()
         return len(self._ring)
 
     def reconfigure(self, per_second: int) -> None:
@@ -176,6 +193,7 @@ class Decisions:
 
     def news(self) -> Sequence[Kept]:
         """What was recorded since this was asked last."""
+        self._write_out()
         if not self._news:
             return ()
         kept = [(entry.at, entry.ids, entry.document, entry.row) for entry in self._news]
@@ -191,6 +209,7 @@ class Decisions:
         """Whether it is to be recorded because one of the same request was."""
         if not self.per_second:
             return False
+        self._write_out()
         known = self._by_id.get(clipped(exchange.upstream_id))
         return known is not None and len(known) < MOST_OF_ONE
 
@@ -198,13 +217,23 @@ class Decisions:
         """Record what was decided, in place of the oldest ones if need be."""
         self._paid_until = max(self._paid_until, draft.at) + draft.weight * self._interval
         self._schedule()
-        ids = tuple(dict.fromkeys(draft.ids))
-        document = draft.document(choice, advice)
-        row = orjson.dumps({name: document[name] for name in ROW})
-        entry = _Entry(draft.at, ids, orjson.dumps(document), row)
-        self._add(entry)
-        if self._news is not None:
-            self._news.append(entry)
+        draft.decided(choice, advice)
+        self._made.append(draft)
+        if self.later is None:
+            self._write_out()
+        elif len(self._made) == 1:
+            self.later(self._write_out)
+
+    def _write_out(self) -> None:
+        made, self._made = self._made, []
+        for draft in made:
+            ids = tuple(dict.fromkeys(draft.ids))
+            document = draft.document()
+            row = orjson.dumps({name: document[name] for name in ROW})
+            entry = _Entry(draft.at, ids, orjson.dumps(document), row)
+            self._add(entry)
+            if self._news is not None:
+                self._news.append(entry)
 
     def _add(self, entry: _Entry) -> None:
         self._bytes += entry.size
@@ -217,12 +246,14 @@ class Decisions:
     def of(self, request_id: str, now: float) -> list[bytes]:
         """The newest that were decided about requests of this id, the oldest of them first: JSON, each with
         its `age` in seconds."""
+        self._write_out()
         known = self._by_id.get(clipped(request_id), ())
         newest = list(islice(reversed(known), MOST_OF_ONE))
         return [entry.aged(entry.document, now) for entry in reversed(newest)]
 
     def latest(self, count: int, now: float) -> list[bytes]:
         """A row of each of the latest ones, newest first: JSON, with the `age` as above."""
+        self._write_out()
         # Those of several workers come one worker after another.
         latest = sorted(islice(reversed(self._ring), count), key=lambda entry: -entry.at)
         return [entry.aged(entry.row, now) for entry in latest]

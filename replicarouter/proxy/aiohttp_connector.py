@@ -89,10 +89,10 @@ class ReplicaConnection(Straight, ResponseHandler):
         acknowledgements go (RFC 9293, section 3.8.6.3), the kernel falls back to one each by itself after a
         pause of 40 ms.
         """
-        transport = self.transport
-        if transport is not None and _QUICK_ACK is not None:
+        straight = self.straight()
+        if straight is not None and _QUICK_ACK is not None:
             with suppress(OSError):
-                transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 0)
+                straight.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the receiver and whoever counts connections."""

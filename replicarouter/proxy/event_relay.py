@@ -48,10 +48,10 @@ class EventRelay(Relay):
 
     def begin(self, head: bytes, rest: bytes) -> None:
         """Write the head for the client, and with it what of the body has come."""
-        protocol = self._link.protocol
-        protocol.acknowledge_in_pairs()
         self.feed(rest, head)
         if not self._done.done():
+            protocol = self._link.protocol
+            protocol.acknowledge_in_pairs()
             tokens = self._tokens = cast("GeneratorType[None, bytes, None]", self._relay_tokens())
             next(tokens)
             self._observer.exchange.on_refresh = self.settle
