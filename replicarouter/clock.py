@@ -5,6 +5,9 @@ from collections.abc import Callable
 Clock = Callable[[], float]
 """Seconds on a monotonic scale; `time.monotonic` in production."""
 
+CallLater = Callable[[float, Callable[[], None]], object]
+"""Calls something after so many seconds; `call_later` of the event loop in production."""
+
 
 class Seldom:
     """Lets something that happens often be told at most once in `seconds`."""

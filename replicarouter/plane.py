@@ -148,7 +148,7 @@ class Plane:
         """Build all that needs the running loop. Returns who has to know about changes of the fleet, in this
         order."""
         around = self._around
-        self.decisions.later = asyncio.get_running_loop().call_soon
+        self.decisions.later = self._access_log.later = asyncio.get_running_loop().call_later
         slots = self._make_slots()
         self._upstream = self._open_upstream(slots)
         self._admission = Admission(
@@ -251,6 +251,7 @@ class Plane:
             await self._front.shutdown(1.0)
         if self._upstream is not None:
             await self._upstream.close()
+        self._access_log.write_out()
         if self._exporter is not None:
             await asyncio.to_thread(self._exporter.close, SPANS_FLUSH)
 

@@ -23,6 +23,7 @@ from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest,
 from replicarouter.proxy.outbox import Outbox
 from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.straight import Straight
+from replicarouter.proxy.wakes import Wakes
 from replicarouter.proxy.write_watch import WriteWatch, unwritten
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
@@ -33,7 +34,6 @@ SPARING = 65536
 
 RequestHead = RawRequestMessage
 """A request's head as parsed."""
-
 
 Handler = Callable[[InboundRequest], Awaitable[bool]]
 """Answers a request; whether the connection may serve another one."""
@@ -56,7 +56,8 @@ class FrontServer(Server):
         self.handle = handler
         self.refuse = refuse
         self.known_heads = KnownHeads()
-        self.outbox = Outbox(asyncio.get_running_loop())
+        self.wakes = Wakes(self._loop)
+        self.outbox = Outbox(self._loop, self.wakes.coming)
         self.head_timeout = head_timeout
         self.write_timeout = write_timeout
         self.on_connection: Callable[[], None] | None = None
@@ -93,8 +94,8 @@ class ClientConnection(Straight, RequestHandler):
 
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
-        *("_payload", "_session", "_straight", "_write_watch", "full", "on_writable", "outbox"),
-        *("peer", "task"),
+        *("_payload", "_session", "_straight", "_wakes", "_write_watch", "full", "on_writable"),
+        *("outbox", "peer", "task"),
     )
 
     def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
@@ -108,6 +109,7 @@ class ClientConnection(Straight, RequestHandler):
         self._known_head = NO_HEAD
         self._known_heads = front.known_heads
         self.outbox = front.outbox
+        self._wakes = front.wakes
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
         self._straight: socket.socket | None = None
@@ -129,7 +131,7 @@ class ClientConnection(Straight, RequestHandler):
                 if not self._messages:
                     request = await self._wait()
                     self._waiter = None
-                    self.outbox.coming.discard(self)
+                    self._wakes.began(self)
                 request = request or self._parsed_request()
                 if request is None:
                     break
@@ -152,7 +154,7 @@ class ClientConnection(Straight, RequestHandler):
         finally:
             # Cancelled when the client has left; an answer in the buffer is still written out.
             self._task_handler = None
-            self.outbox.coming.discard(self)
+            self._wakes.began(self)
             if self.transport is not None:
                 self.transport.close()
                 self._write_watch.see_off(self.transport)
@@ -294,8 +296,7 @@ class ClientConnection(Straight, RequestHandler):
         if self._head_timer is not None:
             self._head_came()
         request = InboundRequest(self._known_head.heading, WholeBody(body), self)
-        waiter.set_result(request)  # type: ignore[arg-type]
-        self.outbox.coming.add(self)
+        self._wakes.wake(self, waiter, request)
 
     def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:
         """Parse; a head that has begun must end in time. `parts` of the head, if this may be a whole
@@ -325,7 +326,7 @@ class ClientConnection(Straight, RequestHandler):
         waiter = self._waiter
         super().data_received(data)
         if waiter is not None and waiter.done():
-            self.outbox.coming.add(self)
+            self._wakes.woken(self)
 
     def _tell_of_breakage(self, payload: StreamReader | WholeBody) -> None:
         """Behind a body that is not whole the parser has only an error to give: tell who reads the body."""

@@ -1,7 +1,7 @@
 """What is to be written in one turn of the event loop, kept until several can be written in a row."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 MOST = 16
 """Writes that are kept at most: the first of a burst wait until the others are ready, the last go
@@ -18,12 +18,12 @@ class Outbox:
     `coming`: who was woken in this turn and has not run yet. Each may have something to write.
     """
 
-    __slots__ = ("_kept", "_loop", "coming")
+    __slots__ = ("_coming", "_kept", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, coming: Set[object]) -> None:
         self._loop = loop
         self._kept: list[tuple[Write, bytes]] = []
-        self.coming: set[object] = set()
+        self._coming = coming
 
     def add(self, write: Write, data: bytes) -> None:
         """Call `write` with `data` before anybody runs who is woken from now on. The `RuntimeError` of a
@@ -37,7 +37,7 @@ class Outbox:
 
     def add_in_turn(self, write: Write, data: bytes) -> None:
         """The same for somebody who was `coming`: the last of them has it all written."""
-        if self.coming:
+        if self._coming:
             self.add(write, data)
             return
         if self._kept:

@@ -19,21 +19,20 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class FactsRecord(logging.LogRecord):
-    """A record that is cheap to make: an event at this moment with all its `facts` in one mapping, and
-    nothing of where in the code it comes from. `spare`: where lines must be lost, this is one of the first.
-    """
+    """A record that is cheap to make: an event with all its `facts` in one mapping, and nothing of where in
+    the code it comes from. `at` is when it happened, seconds since 1970. `spare`: where lines must be lost,
+    this is one of the first."""
 
-    def __init__(self, logger: str, event: str, facts: Mapping[str, Any], *, spare: bool) -> None:
+    def __init__(self, logger: str, event: str, facts: Mapping[str, Any], *, at: float, spare: bool) -> None:
         # Not that of the base class, which costs as much as all the rest of a line.
-        now = time.time()
         fields = self.__dict__
         fields.update(_BLANK)
         # Where `extra` puts them, for handlers that are not ours.
         fields.update(facts)
         fields["name"] = logger
         fields["msg"] = event
-        fields["created"] = now
-        fields["msecs"] = now % 1 * 1000
+        fields["created"] = at
+        fields["msecs"] = at % 1 * 1000
         self.facts = facts
         self.spare = spare
 
@@ -69,11 +68,15 @@ class LineFormatter(logging.Formatter):
 
     def when(self, record: logging.LogRecord) -> str:
         """The time of a record, in UTC."""
-        return self._at(record.created)
+        return self.moment(record.created)
 
-    def now(self) -> str:
-        """The time of a line that is written now."""
-        return self._at(time.time())
+    def moment(self, at: float) -> str:
+        """A time, given in seconds since 1970, in UTC."""
+        second = int(at)
+        if second != self._second:
+            self._second = second
+            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._shown}.{int(at % 1 * 1000):03d}Z"
 
     def opening(self, level: str, event: str, logger: str) -> str:
         """A template of what stands before the first fact: `%s` for the time."""
@@ -86,13 +89,6 @@ class LineFormatter(logging.Formatter):
     def blank(self, name: str, value: object) -> str:
         """A template of a fact: `%s` for a plain text or a number, whichever `value` is."""
         raise NotImplementedError
-
-    def _at(self, moment: float) -> str:
-        second = int(moment)
-        if second != self._second:
-            self._second = second
-            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._shown}.{int(moment % 1 * 1000):03d}Z"
 
 
 class TextFormatter(LineFormatter):

@@ -258,7 +258,7 @@ async def test_those_that_come_in_one_turn_all_get_their_own_answers(start_front
                 await client.send(CHAT)
             bodies = [(await client.answer()).body.entity for client in clients]
             assert len(set(bodies)) == len(clients)
-        assert rig.front.server.outbox.coming == set()
+        assert rig.front.server.wakes.coming == set()
         assert len(await fake.received()) == 2 * len(clients)
 
 
@@ -270,7 +270,7 @@ async def test_one_that_is_refused_keeps_no_other_back(start_front: StartFront) 
         await clients[1].send(CHAT)
         await clients[2].send(b"nonsense\r\n\r\n")
         assert [(await client.answer()).status for client in clients] == [200, 200, 400]
-        assert rig.front.server.outbox.coming == set()
+        assert rig.front.server.wakes.coming == set()
 
 
 async def test_one_that_is_interrupted_before_its_turn_is_not_sent(start_front: StartFront) -> None:
@@ -278,7 +278,7 @@ async def test_one_that_is_interrupted_before_its_turn_is_not_sent(start_front: 
         task = asyncio.current_task()
         assert rig.front is not None
         assert task is not None
-        rig.front.server.outbox.coming.add("another")
+        rig.front.server.wakes.coming.add("another")
         asyncio.get_running_loop().call_soon(task.cancel)
 
     async with FakeReplica(reply(OK)) as fake, a_rig(fake, start_front) as rig:
@@ -296,7 +296,7 @@ async def test_one_whose_replica_leaves_before_its_turn_fails_at_once(start_fron
     def lose(rig: Rig, link: Link) -> None:
         assert rig.front is not None
         assert link.transport is not None
-        rig.front.server.outbox.coming.add("another")
+        rig.front.server.wakes.coming.add("another")
         link.transport.abort()
 
     async with FakeReplica(reply(OK)) as fake, a_rig(fake, start_front) as rig:

@@ -18,8 +18,8 @@ class Paper:
         raise RuntimeError(data)
 
 
-def an_outbox() -> Outbox:
-    return Outbox(asyncio.get_running_loop())
+def an_outbox(*coming: str) -> Outbox:
+    return Outbox(asyncio.get_running_loop(), set(coming))
 
 
 async def test_what_is_added_is_written_before_anybody_runs_who_is_woken_later() -> None:
@@ -52,12 +52,12 @@ async def test_who_comes_alone_does_not_wait() -> None:
 
 
 async def test_the_last_of_those_that_are_coming_has_all_written() -> None:
-    paper, outbox = Paper(), an_outbox()
-    outbox.coming.update(("second", "third"))
+    paper, coming = Paper(), {"second", "third"}
+    outbox = Outbox(asyncio.get_running_loop(), coming)
     outbox.add_in_turn(paper.write, b"first")
-    outbox.coming.discard("second")
+    coming.discard("second")
     outbox.add_in_turn(paper.write, b"second")
-    outbox.coming.discard("third")
+    coming.discard("third")
     assert paper.lines == []
     outbox.add_in_turn(paper.write, b"third")
     assert paper.lines == [b"first", b"second", b"third"]
@@ -66,8 +66,7 @@ async def test_the_last_of_those_that_are_coming_has_all_written() -> None:
 
 
 async def test_nobody_waits_longer_for_one_who_has_nothing_to_write() -> None:
-    paper, outbox = Paper(), an_outbox()
-    outbox.coming.add("nothing to say")
+    paper, outbox = Paper(), an_outbox("nothing to say")
     outbox.add_in_turn(paper.write, b"first")
     assert paper.lines == []
     await asyncio.sleep(0)

@@ -284,7 +284,8 @@ def without_time(line: str) -> str:
 def told_by(form: LineFormatter, fields: dict[str, Any]) -> str:
     """The line of a record, without its time."""
     facts = facts_of(an_exchange(**asked(fields)))
-    return without_time(form.format(FactsRecord("replicarouter.access", "request", facts, spare=True)))
+    record = FactsRecord("replicarouter.access", "request", facts, at=0.0, spare=True)
+    return without_time(form.format(record))
 
 
 @pytest.mark.usefixtures("restored")
@@ -307,16 +308,16 @@ def test_lines_are_the_same_whichever_way_they_are_written(form: str, tmp_path: 
 @pytest.mark.parametrize("form", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
 def test_what_is_common_is_written_without_a_record(form: LineFormatter) -> None:
     lines = AccessLines(form)
-    assert all(lines.line(an_exchange(**asked(fields))) for fields in COMMON)
-    assert not any(lines.line(an_exchange(**asked(fields))) for fields in RARE)
-    assert all(bool(lines.line(an_exchange(**asked(odd)))) == (form.joint == " ") for odd in ODD)
+    assert all(lines.line(an_exchange(**asked(fields)), 0.0) for fields in COMMON)
+    assert not any(lines.line(an_exchange(**asked(fields)), 0.0) for fields in RARE)
+    assert all(bool(lines.line(an_exchange(**asked(odd)), 0.0)) == (form.joint == " ") for odd in ODD)
 
 
 def test_templates_do_not_grow_with_what_clients_write() -> None:
     lines = AccessLines(JsonFormatter())
     for number in range(2 * MOST_TEMPLATES + 10):
         one = an_exchange(**asked({"model": f"m{number}", "caller": f"c{number}"}))
-        line = json.loads(lines.line(one))
+        line = json.loads(lines.line(one, 0.0))
         assert (line["model"], line["caller"]) == (f"m{number}", f"c{number}")
     assert len(lines._templates) <= MOST_TEMPLATES
     assert len(lines._senders) <= MOST_TEMPLATES
