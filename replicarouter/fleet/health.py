@@ -17,6 +17,13 @@ log = logging.getLogger(__name__)
 TICK = 0.25
 """Seconds between two calls of `tick`."""
 
+LOOK = 1.0
+"""Seconds between two looks at all requests for replicas that have stalled. With hundreds of streams, whose
+state is in no cache of the processor's, one takes a millisecond."""
+
+LOOKS = 8
+"""The least number of looks in the time after which a replica is stalled."""
+
 
 class Health(FleetListener):
     """The verdicts. `now` is in seconds on the router's clock.
@@ -41,6 +48,9 @@ class Health(FleetListener):
             end=settings.health.stall_end,
             fresh=STALE_AFTER_INTERVALS * settings.scrape.interval,
         )
+        bounds = (settings.health.stall_after, settings.health.stall_end)
+        self._look_every = min([LOOK, *(bound / LOOKS for bound in bounds if bound)])
+        self._look_at = 0.0
 
     # What happens to requests
 
@@ -109,6 +119,12 @@ class Health(FleetListener):
         for replica in self._fleet.replicas:
             if replica.health is State.EJECTED and (now >= replica.ejected_until or self._missed(replica)):
                 self._fleet.tell(replica, Event.RETURNED, "back from its ejection, on trial")
+        if now >= self._look_at or any(replica.trial for replica in self._fleet.replicas):
+            self._look_at = now + self._look_every
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """See how the requests at each replica get on."""
         works = self._floor.works()
         for replica in self._fleet.replicas:
             work = works.get(replica.name, NOTHING)

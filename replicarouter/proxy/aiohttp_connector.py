@@ -49,6 +49,8 @@ class ReplicaConnection(Straight, ResponseHandler):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
+        # asyncio's way of asking for it costs a system call before Python 3.12.
+        self.loop = loop
         # A queue for answers that aiohttp has parsed: none will be, and each would take 760 bytes.
         self._buffer = _NO_ANSWERS
         self.receiver: Receiver | None = None

@@ -97,7 +97,7 @@ class Attempt:
         self._undelivered = False
         self._silence: SilenceWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._done: asyncio.Future[None] = link.protocol.loop.create_future()
         self.refusal: Refusal | None = None
 
     async def run(self, head: bytes) -> None:
@@ -259,8 +259,6 @@ class Attempt:
         """From here on the client has an answer: nothing can be retried any more."""
         errand, terms = self._errand, self._terms
         exchange, caller = errand.exchange, errand.caller
-        if self._timer is not None:
-            self._stop_timer()
         exchange.head_at = terms.clock()
         exchange.status = head.status
         errand.body.drop()
@@ -280,11 +278,14 @@ class Attempt:
         if head.length is None and not head.chunked and not head.bodiless:
             caller.keep_alive = False
         self._link.protocol.receiver = relay
-        if terms.idle or terms.sse_keepalive:
+        relay.begin(client_head(errand, head, terms), rest)
+        # Only now: the first token is on its way.
+        if self._timer is not None:
+            self._stop_timer()
+        if (terms.idle or terms.sse_keepalive) and not self._done.done():
             self._silence = SilenceWatch(
                 relay, exchange, terms.clock, idle=terms.idle, comment_every=terms.sse_keepalive
             )
-        relay.begin(client_head(errand, head, terms), rest)
 
     def _cut_upload(self, body: Upload, head: ResponseHead) -> None:
         """The answer has begun: if that was before all was sent, the client's connection ends with it."""
@@ -362,7 +363,7 @@ class Attempt:
         self._done.set_exception(error)
 
     def _start_timer(self, delay: float, due: Callable[[], None]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(delay, due)
+        self._timer = self._link.protocol.loop.call_later(delay, due)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
