@@ -1,6 +1,6 @@
 """Small values of the router's own kinds, for tests of single rooms: replicas, fleets, exchanges."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replicarouter.exchange import Exchange
@@ -26,6 +26,21 @@ class HandClock:
 
     def move(self, seconds: float) -> None:
         self.now += seconds
+
+
+class HandTimer:
+    """Calls nothing before it is told to: what is `due`, and after how many seconds."""
+
+    def __init__(self) -> None:
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.due.append((seconds, call))
+
+    def fire(self) -> None:
+        due, self.due = self.due, []
+        for _, call in due:
+            call()
 
 
 def replica_settings(name: str = "a", **options: Any) -> ReplicaSettings:

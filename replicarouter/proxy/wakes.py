@@ -56,7 +56,7 @@ def go_on(waiter: "asyncio.Future[Any]", result: object) -> None:
 
     Not to be called while any task runs: asyncio raises `RuntimeError` then.
     """
-    callbacks = waiter._callbacks  # noqa: SLF001 - there is no other way to whoever waits
+    callbacks = waiter._callbacks or ()  # noqa: SLF001 - there is no other way to whoever waits
     if len(callbacks) == 1:
         ((callback, context),) = callbacks
         waiter.remove_done_callback(callback)

@@ -1,5 +1,6 @@
 """Decisions that are kept: what they say, which are kept, and how many."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from replicarouter.admission.decisions import (
     MOST_BYTES,
     MOST_OF_ONE,
     MOST_REPLICAS,
+    WRITE_AFTER,
     Case,
     Decisions,
     Draft,
@@ -20,7 +22,7 @@ from replicarouter.fleet.lifecycle import Event
 from replicarouter.policies.base import View, Wait
 from replicarouter.policies.least_outstanding import LeastOutstanding
 from tests.admission.rig import Last, Patient, Scene, a_plan, a_scene, desks_for
-from tests.scene import HandClock, a_fleet, a_request, an_exchange, named
+from tests.scene import HandClock, HandTimer, a_fleet, a_request, an_exchange, named
 
 
 def a_case(exchange: Exchange | None = None, replicas: int = 2, now: float = 1000.0) -> Case:
@@ -281,6 +283,53 @@ def test_a_hold_is_kept_without_a_choice() -> None:
     decisions.keep(Draft(case), Wait(case.view.candidates[1], 1.5))
     (decision,) = told(decisions, "c", 1000.0)
     assert (decision["chosen"], decision["held_for"]) == (None, {"replica": "r1", "seconds": 1.5})
+
+
+# Written out later
+
+
+def test_decisions_are_written_out_together_a_little_later() -> None:
+    decisions, later = Decisions(50), HandTimer()
+    decisions.later = later
+    keep(decisions, 0)
+    keep(decisions, 1)
+    assert [seconds for seconds, _ in later.due] == [WRITE_AFTER]
+    later.fire()
+    assert len(decisions) == 2
+    keep(decisions, 2)
+    assert len(later.due) == 1
+
+
+LOOKS: dict[str, Callable[[Decisions], object]] = {
+    "length": len,
+    "one": lambda decisions: len(decisions.of("c0", 1000.0)),
+    "latest": lambda decisions: len(decisions.latest(9, 1000.0)),
+    "news": lambda decisions: len(decisions.news()),
+    "follows": lambda decisions: int(decisions.follows(an_exchange(upstream_id="u0"))),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_whoever_looks_sees_what_is_still_to_be_written(look: Callable[[Decisions], object]) -> None:
+    decisions, later = Decisions(50), HandTimer()
+    decisions.later = later
+    decisions.share(1)
+    keep(decisions, 0)
+    assert look(decisions) == 1
+    later.fire()
+    assert len(decisions) == 1
+
+
+def test_a_decision_tells_of_its_own_attempt() -> None:
+    """Not of the next one, which may find the request elsewhere before it is written."""
+    decisions, later = Decisions(50), HandTimer()
+    decisions.later = later
+    case = a_case()
+    case.request.affinity = "hit"
+    decisions.keep(Draft(case), case.view.candidates[0])
+    case.request.affinity = "miss"
+    (decision,) = told(decisions, "c", 1000.0)
+    assert decision["affinity"] == "hit"
 
 
 # Workers

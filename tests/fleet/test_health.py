@@ -404,6 +404,24 @@ def test_a_stalled_replica_is_taken_out_and_says_why(scene: Scene, caplog: pytes
     assert scene.ejections() == {("a", "stalled"): 1}
 
 
+def test_where_no_silence_is_too_long_nothing_stalls() -> None:
+    settings = {**SETTINGS, "health": {"stall_after": 0, "stall_end": 0}}
+    scene = Scene(a_fleet("a", "b"), settings=settings)
+    request = scene.begin("a")
+    scene["a"].probe_failing = True
+    scene.wait(300)
+    assert (scene["a"].state, request.error) == (State.READY, None)
+
+
+def test_a_short_limit_is_kept_to() -> None:
+    settings = {**SETTINGS, "health": {"stall_after": 4 * TICK, "stall_end": 0}}
+    scene = Scene(a_fleet("a", "b"), settings=settings)
+    scene.begin("a")
+    scene["a"].probe_failing = True
+    scene.wait(6 * TICK)
+    assert scene["a"].stalled
+
+
 def test_a_stall_needs_no_other_replica(caplog: pytest.LogCaptureFixture) -> None:
     """To send it more would only make more clients wait."""
     scene = Scene(a_fleet("a"))

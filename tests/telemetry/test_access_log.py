@@ -2,6 +2,8 @@
 
 import json
 import logging
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,14 @@ import pytest
 
 from replicarouter.exchange import PastAttempt, Stage
 from replicarouter.protocol.traceparent import Trace
-from replicarouter.telemetry.access_log import MOST_TEMPLATES, AccessLines, AccessLog, facts_of
+from replicarouter.telemetry.access_log import (
+    MOST_KEPT,
+    MOST_TEMPLATES,
+    WRITE_AFTER,
+    AccessLines,
+    AccessLog,
+    facts_of,
+)
 from replicarouter.telemetry.logs import (
     FactsRecord,
     JsonFormatter,
@@ -18,7 +27,7 @@ from replicarouter.telemetry.logs import (
     dropped_lines,
     set_up,
 )
-from tests.scene import CHAT, an_exchange
+from tests.scene import CHAT, HandTimer, an_exchange
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -344,3 +353,76 @@ def test_whoever_else_listens_hears_of_every_line(tmp_path: Path) -> None:
         root.handlers[0].flush()
     assert len(heard) == 2
     assert (tmp_path / "log").read_text().count("\n") == 5
+
+
+# Written a little later
+
+
+def ids(log: AccessLog, target: Path, *, end: bool = True) -> list[str]:
+    """The requests of which there are lines."""
+    if end:
+        log.write_out()
+    logging.getLogger().handlers[0].flush()
+    return [json.loads(line)["request_id"] for line in target.read_text(encoding="utf-8").splitlines()]
+
+
+def observe(log: AccessLog, *names: str, **fields: Any) -> None:
+    for name in names:
+        log.observe(an_exchange(**asked({"client_id": name, "upstream_id": name, **fields})))
+
+
+@pytest.fixture
+def target(restored: None, tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "log"
+    with path.open("w") as file:
+        set_up("info", "json", file)
+        yield path
+
+
+def test_successes_are_written_together_a_little_later(target: Path) -> None:
+    log, later = AccessLog(), HandTimer()
+    log.later = later
+    observe(log, "a", "b")
+    assert ids(log, target, end=False) == []
+    assert [seconds for seconds, _ in later.due] == [WRITE_AFTER]
+    later.fire()
+    assert ids(log, target, end=False) == ["a", "b"]
+    observe(log, "c")
+    assert len(later.due) == 1
+    assert ids(log, target) == ["a", "b", "c"]
+    later.fire()
+    assert ids(log, target) == ["a", "b", "c"]
+
+
+def test_what_is_no_success_is_written_at_once_and_in_order(target: Path) -> None:
+    log = AccessLog()
+    log.later = HandTimer()
+    observe(log, "a")
+    observe(log, "b", outcome="upstream_error")
+    assert ids(log, target, end=False) == ["a", "b"]
+
+
+def test_only_so_many_wait(target: Path) -> None:
+    log, later = AccessLog(), HandTimer()
+    log.later = later
+    names = [f"r{number}" for number in range(2 * MOST_KEPT + 1)]
+    observe(log, *names)
+    assert ids(log, target, end=False) == names[:-1]
+    assert len(later.due) == 1
+    assert ids(log, target) == names
+
+
+def test_a_line_has_the_time_of_its_request(target: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whether it is written as a line or as a record."""
+    log = AccessLog()
+    log.later = HandTimer()
+    before = time.time()
+    observe(log, "common")
+    observe(log, "rare", path="/v1/odd")
+    after = time.time()
+    logging.getLogger().addHandler(caplog.handler)
+    log.write_out()
+    logging.getLogger().removeHandler(caplog.handler)
+    times = [record.created for record in caplog.records]
+    assert all(before <= one <= after for one in times)
+    assert len(times) == len(ids(log, target)) == 2
