@@ -25,7 +25,7 @@ from benchmarks.call_counter import Counter, Sample
 from replicarouter.app import Router
 from replicarouter.settings.load import load_settings
 from replicarouter.tasks import every
-from replicarouter.telemetry import logs
+from replicarouter.telemetry import access_log, logs
 from replicarouter.telemetry.lag import LoopLag
 
 START, CUT, STOP = b"s", b"c", b"e"
@@ -119,6 +119,8 @@ async def serve(arguments: argparse.Namespace) -> None:
         flags=flags(arguments.replica, arguments.policy), environ={}, config=None
     ).settings
     logs.set_up("info", "json")
+    # So that each line is counted with its request.
+    access_log.MOST_KEPT = 1
     router = Router(settings, clock=count(1000.0, MICROSECOND).__next__)
     await router.start()
     with socket.socket(fileno=arguments.wire) as end:

@@ -101,7 +101,7 @@ class Plane:
         self._bell: Bell | None = None
         self._client_tls = ClientTls(settings.tls)
         self.replica_tls = ReplicaTls(settings.tls)
-        self._access_log = AccessLog(settings.log.sample)
+        self._access_log = AccessLog(settings.log.sample, time.time)
         self._tracing = tracing_rules(settings)
         self._observers: list[Callable[[Exchange], None]] = [
             around.metrics.observe,

@@ -24,8 +24,9 @@ LOUD_IMPORTS = {
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "time", "time_ns"}
 
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
-AIOHTTP_INTERNALS = (
+INTERNALS = (
     *("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_internals", "proxy.aiohttp_payload"),
+    "proxy.asyncio_internals",
 )
 AIOHTTP_BESIDES = {
     ("proxy.arriving", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
@@ -178,7 +179,7 @@ def noise(module: Module) -> Iterator[str]:
 
 
 def private_names(module: Module) -> Iterator[str]:
-    if module.name in AIOHTTP_INTERNALS:
+    if module.name in INTERNALS:
         return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aiohttp"):

@@ -61,7 +61,7 @@ def test_a_quiet_room_does_no_io_and_takes_time_and_chance_as_parameters(name: s
 
 
 @on_every_module(private_names)
-def test_what_aiohttp_does_not_document_stays_in_one_module(name: str) -> None:
+def test_what_libraries_do_not_document_stays_in_modules_for_it(name: str) -> None:
     check(private_names, name)
 
 

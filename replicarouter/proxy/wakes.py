@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from replicarouter.proxy.asyncio_internals import go_on
+
 
 class Wakes:
     """A task that is woken goes on when all is read that the event loop has found to read: among hundreds of
@@ -49,18 +51,3 @@ class Wakes:
     def _end_turn(self) -> None:
         if not self.coming:
             self._row = 0
-
-
-def go_on(waiter: "asyncio.Future[Any]", result: object) -> None:
-    """Set the result of a future for which one task waits, and run that task until it waits again.
-
-    Not to be called while any task runs: asyncio raises `RuntimeError` then.
-    """
-    callbacks = waiter._callbacks or ()  # noqa: SLF001 - there is no other way to whoever waits
-    if len(callbacks) == 1:
-        ((callback, context),) = callbacks
-        waiter.remove_done_callback(callback)
-        waiter.set_result(result)
-        context.run(callback, waiter)
-    else:
-        waiter.set_result(result)

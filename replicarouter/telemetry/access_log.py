@@ -3,12 +3,11 @@ prompt, no key."""
 
 import logging
 import re
-import time
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from replicarouter.clock import CallLater
+from replicarouter.clock import CallLater, Clock
 from replicarouter.exchange import OK, Exchange
 from replicarouter.telemetry.logs import FactsRecord, LineFormatter, LineHandler
 
@@ -56,14 +55,16 @@ Kind = tuple[str | int | bool, ...]
 
 class AccessLog:
     """Writes the lines. Of those about successes it writes the share `sample`, which may be set at any time;
-    by which id a request goes decides whether it is among them, wherever it is logged.
+    by which id a request goes decides whether it is among them, wherever it is logged. `wall` gives seconds
+    since 1970.
 
-    With `later` successes wait a little for others; then `write_out` must be called in the end.
+    With `later` the lines of successes wait a little for others; then `write_out` must be called in the end.
     """
 
-    def __init__(self, sample: float = 1.0) -> None:
+    def __init__(self, sample: float, wall: Clock) -> None:
         self.sample = sample
         self.later: CallLater | None = None
+        self._wall = wall
         self._kept: list[tuple[Exchange, float]] = []
         self._due = False
         self._handlers: list[logging.Handler] = []
@@ -83,40 +84,55 @@ class AccessLog:
         if not log.isEnabledFor(logging.INFO):
             return
         success = exchange.outcome == OK
-        if success and self._below < _ALL:
-            name = exchange.client_id.encode("utf-8", "surrogateescape")
-            if xxh3_64_intdigest(name) >= self._below:
-                return
+        if success and self._below < _ALL and self._left_out(exchange):
+            return
+        at = self._wall()
+        if not self._writes_lines():
+            self.write_out()
+            self._handle(exchange, at)
+            return
         kept = self._kept
-        kept.append((exchange, time.time()))
+        kept.append((exchange, at))
         if self.later is None or not success or len(kept) >= MOST_KEPT:
             self.write_out()
         elif not self._due:
             self._due = True
             self.later(WRITE_AFTER, self._write_due)
 
-    def _write_due(self) -> None:
-        self._due = False
-        self.write_out()
-
     def write_out(self) -> None:
         """Write what waits, in the order in which it ended."""
         kept, self._kept = self._kept, []
         if not kept:
             return
-        if _root.handlers != self._handlers:
-            self._ready = self._prepare()
-        ready = self._ready
-        # Somebody else may want to hear of it as a record.
-        if not ready or log.parent is not _root or log.handlers or log.filters or not log.propagate:
-            ready = None
+        assert self._ready is not None
+        handler, lines = self._ready
         for exchange, at in kept:
-            success = exchange.outcome == OK
-            line = ready[1].line(exchange, at) if ready else ""
-            if ready and line:
-                ready[0].write(line, spare=success)
+            line = lines.line(exchange, at)
+            if line:
+                handler.write(line, spare=exchange.outcome == OK)
             else:
-                log.handle(FactsRecord(log.name, EVENT, facts_of(exchange), at=at, spare=success))
+                self._handle(exchange, at)
+
+    def _left_out(self, exchange: Exchange) -> bool:
+        """Whether this success is not among those that get a line."""
+        name = exchange.client_id.encode("utf-8", "surrogateescape")
+        return xxh3_64_intdigest(name) >= self._below
+
+    def _write_due(self) -> None:
+        self._due = False
+        self.write_out()
+
+    def _handle(self, exchange: Exchange, at: float) -> None:
+        success = exchange.outcome == OK
+        log.handle(FactsRecord(log.name, EVENT, facts_of(exchange), at=at, spare=success))
+
+    def _writes_lines(self) -> bool:
+        """Whether nobody wants to hear of an exchange but a handler of ours, for which a line will do."""
+        if _root.handlers != self._handlers:
+            self.write_out()
+            self._ready = self._prepare()
+        alone = log.parent is _root and not log.handlers and not log.filters and log.propagate
+        return alone and self._ready is not None
 
     def _prepare(self) -> "tuple[LineHandler, AccessLines] | None":
         """The only handler that there is, with lines in its form, if it is one of ours."""

@@ -17,7 +17,7 @@ from tests.fakes.client import HOST, Client
 ON_BOTH_LOOPS = {
     *("test_aiohttp_connector", "test_aiohttp_internals", "test_aiohttp_payload", "test_arriving"),
     *("test_hung_up", "test_outbox", "test_relay", "test_straight", "test_tunnel", "test_upstream"),
-    "test_wakes",
+    *("test_asyncio_internals", "test_wakes"),
 }
 
 

@@ -1,11 +1,10 @@
 """Tasks that go on with a request: the one that comes alone at once, those that come in a row one by one."""
 
 import asyncio
-from contextvars import ContextVar
 
 import pytest
 
-from replicarouter.proxy.wakes import Wakes, go_on
+from replicarouter.proxy.wakes import Wakes
 
 
 class Desk:
@@ -88,55 +87,3 @@ async def test_one_that_never_goes_on_keeps_nobody_from_it(desk: Desk) -> None:
     desk.wakes.woken("gone")
     desk.wakes.began("gone")
     assert await desk.turn("a") == (["a"], ["a"])
-
-
-async def test_a_task_goes_on_in_its_own_context(desk: Desk) -> None:
-    name: ContextVar[str] = ContextVar("name", default="none")
-    waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    seen: list[tuple[str, str, bool]] = []
-
-    async def serve() -> None:
-        name.set("mine")
-        result = await waiter
-        seen.append((result, name.get(), asyncio.current_task() is task))
-
-    task = asyncio.create_task(serve())
-    await asyncio.sleep(0)
-    done = asyncio.Event()
-
-    def come() -> None:
-        go_on(waiter, "request")
-        seen.append(("outside", name.get(), False))
-        done.set()
-
-    asyncio.get_running_loop().call_soon(come)
-    await done.wait()
-    assert seen == [("request", "mine", True), ("outside", "none", False)]
-    await task
-
-
-async def test_what_a_task_raises_stays_with_it(desk: Desk) -> None:
-    waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    async def serve() -> None:
-        raise ValueError(await waiter)
-
-    task = asyncio.create_task(serve())
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().call_soon(go_on, waiter, "bad")
-    with pytest.raises(ValueError, match="bad"):
-        await task
-
-
-@pytest.mark.parametrize("tasks", [0, 2])
-async def test_where_not_just_one_task_waits_none_is_run_at_once(tasks: int) -> None:
-    waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    async def serve() -> str:
-        return await asyncio.shield(waiter)
-
-    waiting = [asyncio.create_task(serve()) for _ in range(tasks)]
-    await asyncio.sleep(0)
-    go_on(waiter, "request")
-    assert waiter.done()
-    assert await asyncio.gather(*waiting) == ["request"] * tasks

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from replicarouter.telemetry.logs import (
     dropped_lines,
     set_up,
 )
-from tests.scene import CHAT, HandTimer, an_exchange
+from tests.scene import CHAT, HandClock, HandTimer, an_exchange
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -57,6 +58,11 @@ ANSWERED: dict[str, Any] = {
     "attempts": 1,
     "trace": Trace(TRACE),
 }
+
+
+def a_log(sample: float = 1.0) -> AccessLog:
+    return AccessLog(sample, time.time)
+
 
 TIMES = ("receive", "queue", "retry", "connect", "head", "stream")
 
@@ -170,7 +176,7 @@ def test_what_was_asked_for_is_told_where_the_labels_say_something_else() -> Non
 def test_no_name_can_forge_a_line(
     form: logging.Formatter, evil: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (record,) = lines(AccessLog(), caplog, client_id=evil, model=evil, asked_model=f"{evil}!", path=evil)
+    (record,) = lines(a_log(), caplog, client_id=evil, model=evil, asked_model=f"{evil}!", path=evil)
     line = form.format(record)
     assert line.isprintable()
     if isinstance(form, JsonFormatter):
@@ -178,7 +184,7 @@ def test_no_name_can_forge_a_line(
 
 
 def test_both_forms_hold_every_fact(caplog: pytest.LogCaptureFixture) -> None:
-    (record,) = lines(AccessLog(), caplog)
+    (record,) = lines(a_log(), caplog)
     told = json.loads(JsonFormatter().format(record))
     assert (told["event"], told["logger"], told["level"]) == ("request", "replicarouter.access", "info")
     assert facts().items() <= told.items()
@@ -190,7 +196,7 @@ def test_both_forms_hold_every_fact(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_success_may_be_lost_before_others(caplog: pytest.LogCaptureFixture) -> None:
     def spared(outcome: str) -> bool:
-        (record,) = lines(AccessLog(), caplog, outcome=outcome)
+        (record,) = lines(a_log(), caplog, outcome=outcome)
         assert isinstance(record, FactsRecord)
         return record.spare
 
@@ -200,7 +206,7 @@ def test_a_success_may_be_lost_before_others(caplog: pytest.LogCaptureFixture) -
 
 def test_a_quiet_log_has_no_lines(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        AccessLog().observe(an_exchange())
+        a_log().observe(an_exchange())
     assert caplog.records == []
 
 
@@ -214,7 +220,7 @@ def written(log: AccessLog, caplog: pytest.LogCaptureFixture, outcome: str = "ok
 def test_of_successes_a_share_is_written_and_every_router_draws_the_same(
     share: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log, other = AccessLog(share), AccessLog(1.0)
+    log, other = a_log(share), a_log(1.0)
     other.sample = share
     kept = written(log, caplog)
     assert abs(len(kept) / 1000 - share) < 0.05
@@ -223,16 +229,16 @@ def test_of_successes_a_share_is_written_and_every_router_draws_the_same(
 
 
 def test_a_larger_share_keeps_what_a_smaller_one_keeps(caplog: pytest.LogCaptureFixture) -> None:
-    assert set(written(AccessLog(0.1), caplog)) < set(written(AccessLog(0.5), caplog))
+    assert set(written(a_log(0.1), caplog)) < set(written(a_log(0.5), caplog))
 
 
 @pytest.mark.parametrize("outcome", ["client_gone", "upstream_error", "replica_disconnected"])
 def test_of_all_else_every_line_is_written(outcome: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert len(written(AccessLog(0.0), caplog, outcome)) == 1000
+    assert len(written(a_log(0.0), caplog, outcome)) == 1000
 
 
 def test_any_id_can_be_drawn(caplog: pytest.LogCaptureFixture) -> None:
-    assert lines(AccessLog(0.999999), caplog, client_id="\udcff\udc80")
+    assert lines(a_log(0.999999), caplog, client_id="\udcff\udc80")
 
 
 COMMON: list[dict[str, Any]] = [
@@ -301,7 +307,7 @@ def told_by(form: LineFormatter, fields: dict[str, Any]) -> str:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_lines_are_the_same_whichever_way_they_are_written(form: str, tmp_path: Path) -> None:
     formatter = TextFormatter() if form == "text" else JsonFormatter()
-    log = AccessLog()
+    log = a_log()
     # Each twice: also from what the first has left behind.
     every = [fields for fields in (*COMMON, *RARE, *ODD) for _ in range(2)]
     with (tmp_path / "log").open("w") as target:
@@ -340,7 +346,7 @@ def test_whoever_else_listens_hears_of_every_line(tmp_path: Path) -> None:
         def emit(self, record: logging.LogRecord) -> None:
             heard.append(record)
 
-    log, access, listener = AccessLog(), logging.getLogger("replicarouter.access"), Listener()
+    log, access, listener = a_log(), logging.getLogger("replicarouter.access"), Listener()
     with (tmp_path / "log").open("w") as target:
         set_up("info", "json", target)
         root = logging.getLogger()
@@ -358,10 +364,8 @@ def test_whoever_else_listens_hears_of_every_line(tmp_path: Path) -> None:
 # Written a little later
 
 
-def ids(log: AccessLog, target: Path, *, end: bool = True) -> list[str]:
+def ids(target: Path) -> list[str]:
     """The requests of which there are lines."""
-    if end:
-        log.write_out()
     logging.getLogger().handlers[0].flush()
     return [json.loads(line)["request_id"] for line in target.read_text(encoding="utf-8").splitlines()]
 
@@ -371,58 +375,99 @@ def observe(log: AccessLog, *names: str, **fields: Any) -> None:
         log.observe(an_exchange(**asked({"client_id": name, "upstream_id": name, **fields})))
 
 
-@pytest.fixture
-def target(restored: None, tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "log"
+@contextmanager
+def written_to(path: Path) -> Iterator[Path]:
+    """As the process does it; within a test, since pytest listens to the root logger as well."""
     with path.open("w") as file:
         set_up("info", "json", file)
         yield path
 
 
-def test_successes_are_written_together_a_little_later(target: Path) -> None:
-    log, later = AccessLog(), HandTimer()
+@pytest.mark.usefixtures("restored")
+def test_successes_are_written_together_a_little_later(tmp_path: Path) -> None:
+    log, later = a_log(), HandTimer()
     log.later = later
-    observe(log, "a", "b")
-    assert ids(log, target, end=False) == []
-    assert [seconds for seconds, _ in later.due] == [WRITE_AFTER]
-    later.fire()
-    assert ids(log, target, end=False) == ["a", "b"]
-    observe(log, "c")
-    assert len(later.due) == 1
-    assert ids(log, target) == ["a", "b", "c"]
-    later.fire()
-    assert ids(log, target) == ["a", "b", "c"]
+    with written_to(tmp_path / "log") as target:
+        observe(log, "a", "b")
+        assert ids(target) == []
+        assert [seconds for seconds, _ in later.due] == [WRITE_AFTER]
+        later.fire()
+        assert ids(target) == ["a", "b"]
+        observe(log, "c")
+        assert len(later.due) == 1
+        log.write_out()
+        later.fire()
+        assert ids(target) == ["a", "b", "c"]
 
 
-def test_what_is_no_success_is_written_at_once_and_in_order(target: Path) -> None:
-    log = AccessLog()
+@pytest.mark.usefixtures("restored")
+def test_what_is_no_success_is_written_at_once_and_in_order(tmp_path: Path) -> None:
+    log = a_log()
     log.later = HandTimer()
-    observe(log, "a")
-    observe(log, "b", outcome="upstream_error")
-    assert ids(log, target, end=False) == ["a", "b"]
+    with written_to(tmp_path / "log") as target:
+        observe(log, "a")
+        observe(log, "b", outcome="upstream_error")
+        assert ids(target) == ["a", "b"]
 
 
-def test_only_so_many_wait(target: Path) -> None:
-    log, later = AccessLog(), HandTimer()
+@pytest.mark.usefixtures("restored")
+def test_only_so_many_wait(tmp_path: Path) -> None:
+    log, later = a_log(), HandTimer()
     log.later = later
     names = [f"r{number}" for number in range(2 * MOST_KEPT + 1)]
-    observe(log, *names)
-    assert ids(log, target, end=False) == names[:-1]
-    assert len(later.due) == 1
-    assert ids(log, target) == names
+    with written_to(tmp_path / "log") as target:
+        observe(log, *names)
+        assert ids(target) == names[:-1]
+        assert len(later.due) == 1
+        log.write_out()
+        assert ids(target) == names
 
 
-def test_a_line_has_the_time_of_its_request(target: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether it is written as a line or as a record."""
-    log = AccessLog()
+@pytest.mark.usefixtures("restored")
+def test_a_line_has_the_time_of_its_request(tmp_path: Path) -> None:
+    """Whether it is a common one or not."""
+    wall = HandClock(1_700_000_000.25)
+    log = AccessLog(1.0, wall)
     log.later = HandTimer()
-    before = time.time()
-    observe(log, "common")
-    observe(log, "rare", path="/v1/odd")
-    after = time.time()
-    logging.getLogger().addHandler(caplog.handler)
-    log.write_out()
-    logging.getLogger().removeHandler(caplog.handler)
-    times = [record.created for record in caplog.records]
-    assert all(before <= one <= after for one in times)
-    assert len(times) == len(ids(log, target)) == 2
+    with written_to(tmp_path / "log") as target:
+        observe(log, "common")
+        observe(log, "rare", path="/v1/odd")
+        wall.move(5.0)
+        log.write_out()
+        logging.getLogger().handlers[0].flush()
+        lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [line["time"] for line in lines] == ["2023-11-14T22:13:20.250Z"] * 2
+
+
+@pytest.mark.usefixtures("restored")
+def test_what_waits_is_written_before_another_handler_takes_over(tmp_path: Path) -> None:
+    log = a_log()
+    log.later = HandTimer()
+    with written_to(tmp_path / "first") as first:
+        (before,) = logging.getLogger().handlers
+        observe(log, "a")
+        with written_to(tmp_path / "second") as second:
+            observe(log, "b")
+            log.write_out()
+            assert ids(second) == ["b"]
+        before.flush()
+    assert json.loads(first.read_text(encoding="utf-8"))["request_id"] == "a"
+
+
+@pytest.mark.usefixtures("restored")
+def test_whoever_listens_hears_at_once_of_what_others_get_later(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.__dict__["request_id"])
+
+    log, listener = a_log(), Listener()
+    log.later = HandTimer()
+    with written_to(tmp_path / "log") as target:
+        observe(log, "a")
+        logging.getLogger("replicarouter.access").addHandler(listener)
+        observe(log, "b")
+        logging.getLogger("replicarouter.access").removeHandler(listener)
+        assert heard == ["b"]
+        assert ids(target) == ["a", "b"]
