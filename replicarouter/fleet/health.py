@@ -18,8 +18,8 @@ TICK = 0.25
 """Seconds between two calls of `tick`."""
 
 LOOK = 1.0
-"""Seconds between two looks at all requests for replicas that have stalled. With hundreds of streams, whose
-state is in no cache of the processor's, one takes a millisecond."""
+"""Seconds between two looks at all requests of this process for replicas that have stalled. With hundreds of
+streams, whose state is in no cache of the processor's, one takes a millisecond."""
 
 LOOKS = 8
 """The least number of looks in the time after which a replica is stalled."""
@@ -50,6 +50,9 @@ class Health(FleetListener):
         )
         bounds = (settings.health.stall_after, settings.health.stall_end)
         self._look_every = min([LOOK, *(bound / LOOKS for bound in bounds if bound)])
+        if floor is not None:
+            # What workers have written is read fast, and when replicas were heard is known by that alone.
+            self._look_every = 0.0
         self._look_at = 0.0
 
     # What happens to requests

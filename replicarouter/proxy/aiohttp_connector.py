@@ -91,10 +91,12 @@ class ReplicaConnection(Straight, ResponseHandler):
         acknowledgements go (RFC 9293, section 3.8.6.3), the kernel falls back to one each by itself after a
         pause of 40 ms.
         """
-        straight = self.straight()
-        if straight is not None and _QUICK_ACK is not None:
-            with suppress(OSError):
-                straight.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 0)
+        if self.transport is None or _QUICK_ACK is None:
+            return
+        # The transport's own takes longer to ask for; with TLS there is no other.
+        own = self.straight() or self.transport.get_extra_info("socket")
+        with suppress(OSError):
+            own.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the receiver and whoever counts connections."""

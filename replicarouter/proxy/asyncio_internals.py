@@ -8,15 +8,13 @@ from typing import Any
 
 
 def go_on(waiter: "asyncio.Future[Any]", result: object) -> None:
-    """Set the result of a future for which one task waits, and run that task until it waits again.
-
-    Not to be called while any task runs: asyncio raises `RuntimeError` then.
-    """
+    """Set the result of a future for which one task waits, and run that task until it waits again. Where
+    others wait, or a task runs already, they go on in their turn."""
     callbacks = waiter._callbacks or ()
-    if len(callbacks) == 1:
-        ((callback, context),) = callbacks
-        waiter.remove_done_callback(callback)
+    if len(callbacks) != 1 or asyncio.current_task(waiter.get_loop()) is not None:
         waiter.set_result(result)
-        context.run(callback, waiter)
-    else:
-        waiter.set_result(result)
+        return
+    ((callback, context),) = callbacks
+    waiter.remove_done_callback(callback)
+    waiter.set_result(result)
+    context.run(callback, waiter)

@@ -228,6 +228,12 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
+def flush() -> None:
+    """Wait for lines that are not written yet, but not for ever."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
 def set_level(level: str) -> None:
     """Log what is of this level or above from now on."""
     logging.getLogger().setLevel(level.upper())

@@ -298,7 +298,11 @@ def work(commons: Commons, log: LogSettings, seat: int, end: socket.socket) -> i
     """Be the worker in this seat, in a process of its own that has just been forked; its exit status."""
     logs.set_up(log.level, log.format)
     gc.unfreeze()
-    return uvloop.run(_run(commons, seat, end))
+    try:
+        return uvloop.run(_run(commons, seat, end))
+    finally:
+        # A forked process ends without what the interpreter does in the end.
+        logs.flush()
 
 
 async def _run(commons: Commons, seat: int, end: socket.socket) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,17 @@ import pytest
 
 from tests.fakes.client import Client, chat, request
 from tests.fakes.message import LAST_CHUNK
-from tests.fakes.replica import OK, SHORT_STREAM, SSE_HEAD, FakeReplica, Received, event, held, reply
+from tests.fakes.replica import (
+    OK,
+    SHORT_STREAM,
+    SSE_HEAD,
+    Connection,
+    FakeReplica,
+    Received,
+    event,
+    held,
+    reply,
+)
 from tests.fakes.running import Metrics
 from tests.fakes.served import Serve, Served
 from tests.fakes.wire import Wire, eventually
@@ -334,6 +345,54 @@ async def test_a_drain_lets_streams_of_all_workers_finish(serve: Serve) -> None:
     for client in clients:
         assert (await client.answer()).body.raw.endswith(event("2") + LAST_CHUNK)
     assert await router.exit_status() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_what_ends_just_before_the_router_does_is_logged(serve: Serve, workers: int) -> None:
+    gate = asyncio.Event()
+    streaming = held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)
+    router = await serve(FakeReplica(streaming), flags=("--workers", str(workers)))
+    clients = [await router.begin(chat()) for _ in range(8)]
+    for client in clients:
+        await client.wire.expect(event("1"))
+    router.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: '"draining"' in router.output, "it drains")
+    gate.set()
+    for client in clients:
+        await client.answer()
+    assert await router.exit_status() == 0
+    assert router.output.count('"event":"request"') == len(clients)
+
+
+async def test_a_replica_that_streams_is_well_though_its_probes_hang(serve: Serve, tmp_path: Path) -> None:
+    """It is one process that probes, and another that streams."""
+    gate = asyncio.Event()
+
+    async def drip(_: Received, connection: Connection) -> None:
+        await connection.send(SSE_HEAD)
+        while not gate.is_set():
+            await connection.send(event("1"))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(gate.wait(), 0.05)
+        await connection.send(LAST_CHUNK)
+
+    settings = tmp_path / "router.yaml"
+    settings.write_text("health: {interval: 0.3, timeout: 0.5}")
+    replica = FakeReplica(drip)
+    router = await serve(replica, flags=(*TWO, "--config", str(settings)))
+    client = await router.begin(chat())
+    await client.wire.expect(event("1"))
+    replica.probes.answering.clear()
+    replica.probed.clear()
+
+    def several_hang() -> bool:
+        return [one.target for one in replica.probed].count("/health") >= 6
+
+    await eventually(several_hang, "probes hang", deadline=20)
+    (row,) = (await router.admin("/admin/replicas")).json()["replicas"]
+    assert row["state"] == "ready"
+    gate.set()
+    await client.answer()
 
 
 async def test_nothing_is_left_when_the_keeper_is_killed(serve: Serve) -> None:

@@ -7,6 +7,7 @@ import inspect
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -18,6 +19,7 @@ from aiohttp.connector import BaseConnector, Connection
 
 from replicarouter.proxy.aiohttp_connector import Connector, Pooled, ReplicaConnection
 from replicarouter.proxy.descriptors import Descriptors
+from tests.fakes.certificates import Authority, trusting
 from tests.fakes.client import chat
 from tests.fakes.replica import OK, FakeReplica
 from tests.fakes.wire import eventually
@@ -89,8 +91,13 @@ async def exchange_bytes(connection: Pooled) -> tuple[ReplicaConnection, Bytes]:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be told")
-async def test_reads_need_not_be_acknowledged_one_by_one(connector: Connector) -> None:
-    async with FakeReplica() as replica:
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+async def test_reads_need_not_be_acknowledged_one_by_one(secure: bool, tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue()
+    connector = Connector(
+        limit=0, limit_per_host=0, keepalive_timeout=30, ssl=trusting(pair.cert) if secure else True
+    )
+    async with FakeReplica(tls=pair.server() if secure else None) as replica:
         connection = await connector.open(connector.template(replica.settings["url"]), NO_TIMEOUT)
         transport = connection.protocol.transport
         assert transport is not None
@@ -100,6 +107,7 @@ async def test_reads_need_not_be_acknowledged_one_by_one(connector: Connector) -
             assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 0
         connection.close()
         connection.protocol.acknowledge_in_pairs()
+    await connector.close()
 
 
 async def test_the_connector_makes_connections_of_our_kind(connector: Connector) -> None:

@@ -75,3 +75,16 @@ async def test_a_task_that_has_gone_on_can_be_cancelled_as_before() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_within_a_task_no_other_is_run() -> None:
+    waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def serve() -> str:
+        return await waiter
+
+    task = asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    go_on(waiter, "request")
+    assert not task.done()
+    assert await task == "request"
