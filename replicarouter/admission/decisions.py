@@ -77,17 +77,25 @@ class Draft:
         self._shadow_figures: Figures = (
             {} if shadow is None else shadow.policy.explain(case.request, case.view)
         )
-        exchange, view = case.exchange, case.view
+        view = case.view
         self.at = view.now
-        self.ids = (clipped(exchange.client_id), clipped(exchange.upstream_id))
         self.weight = max(1.0, len(view.candidates) / MOST_REPLICAS)
-        candidates = set(view.candidates)
-        others = [one for one in view.replicas if one not in candidates]
-        self._others = {one.name: _why_not(one, case) for one in others[:MOST_REPLICAS]}
-        self._others_left_out = len(others) - len(self._others)
+        self._others: dict[str, str] = {}
+        self._others_left_out = 0
+        if len(view.candidates) != len(view.replicas):
+            candidates = set(view.candidates)
+            others = [one for one in view.replicas if one not in candidates]
+            self._others = {one.name: _why_not(one, case) for one in others[:MOST_REPLICAS]}
+            self._others_left_out = len(others) - len(self._others)
         self._choice: Replica | Wait | None = None
         self._advice: Advice | None = None
         self._of_request: dict[str, Any] = {}
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Of its request: what the client sees, and what the replica."""
+        exchange = self._case.exchange
+        return clipped(exchange.client_id), clipped(exchange.upstream_id)
 
     def decided(self, choice: Replica | Wait, advice: Advice | None) -> None:
         """Note what came of it, and what another attempt would change."""
@@ -102,12 +110,13 @@ class Draft:
     def document(self) -> dict[str, Any]:
         """All of it but its age, once it is decided."""
         case, advice = self._case, self._advice
+        request_id, upstream_id = self.ids
         held = self._choice if isinstance(self._choice, Wait) else None
         chosen = self._choice if isinstance(self._choice, Replica) else None
         shown = self._shown({chosen, None if advice is None else advice.replica})
         document: dict[str, Any] = {
-            "request_id": self.ids[0],
-            "upstream_id": self.ids[1],
+            "request_id": request_id,
+            "upstream_id": upstream_id,
             "model": clipped(case.exchange.model),
             "policy": case.name,
             "attempt": len(case.tried) + 1,

@@ -1,7 +1,7 @@
 """The candidates of a view, compared and summed without a call for each of them: with a thousand, calls of
 `Replica.cost` alone would take longer than a choice may."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from math import inf
 from operator import add, itemgetter, truediv
@@ -10,7 +10,7 @@ from typing import Any
 from replicarouter.cells import Whole
 from replicarouter.fleet.ledger import OUTSTANDING, Special
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import View
+from replicarouter.policies.base import Figures, View
 
 SETTLE_EVERY = 1.0
 """Seconds between two looks at who is special no more: nobody is so for less, and a look at all replicas
@@ -25,6 +25,34 @@ def first_least(costs: Sequence[float], start: int) -> int:
         return costs.index(least, start)
     except ValueError:
         return costs.index(least)
+
+
+class Counted(Mapping[str, Mapping[str, float]]):
+    """The figures of replicas that cost what they have outstanding, by their weight. Written when somebody
+    reads them: a request does not have to wait for that."""
+
+    __slots__ = ("_counts", "_replicas", "_weight", "_written")
+
+    def __init__(self, replicas: Sequence[Replica], counts: Sequence[int], weight: float) -> None:
+        self._replicas = [*replicas]
+        self._counts = counts
+        self._weight = weight
+        self._written: dict[str, dict[str, float]] = {}
+
+    def __getitem__(self, name: str) -> Mapping[str, float]:
+        """The figures of one; raises `KeyError`."""
+        if not self._written:
+            for replica, count in zip(self._replicas, self._counts, strict=True):
+                self._written[replica.name] = {"load": count, "cost": (count + 1) / self._weight}
+        return self._written[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return (replica.name for replica in self._replicas)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._replicas)
 
 
 class Crowd:
@@ -101,6 +129,14 @@ class Crowd:
             cost, weight = view.candidates[place].cost(view.now), self._weight
             costs[place] = cost * weight - 1 if weight else cost
         return costs
+
+    def figures(self, view: View) -> Figures:
+        """What `Replica.load` and `Replica.cost` say of each candidate."""
+        self._follow(view)
+        candidates, now, weight = view.candidates, view.now, self._weight
+        if self._cells is None or self._extras or self._slow or not weight:
+            return {one.name: {"load": one.load(now), "cost": one.cost(now)} for one in candidates}
+        return Counted(candidates, self._read(self._cells), weight)
 
     @property
     def common_weight(self) -> float:

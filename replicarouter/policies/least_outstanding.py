@@ -1,7 +1,7 @@
 """Fewest outstanding requests per share, which is the weight once a replica has started."""
 
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Forgetful, View
+from replicarouter.policies.base import Figures, Forgetful, View
 from replicarouter.policies.crowd import Crowd, first_least
 from replicarouter.protocol.request import InferenceRequest
 
@@ -18,6 +18,10 @@ class LeastOutstanding(Forgetful):
         chosen = first_least(self._crowd.costs(view), self._start)
         self._start = chosen + 1
         return view.candidates[chosen]
+
+    def explain(self, request: InferenceRequest, view: View) -> Figures:  # noqa: ARG002
+        """The load of each, and its load per share with one more request."""
+        return self._crowd.figures(view)
 
     def share(self, ahead: int, *, obeyed: bool = True) -> None:  # noqa: ARG002
         """Let the turns of equal replicas begin there: two workers that choose at the same moment choose

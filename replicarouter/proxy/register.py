@@ -40,7 +40,7 @@ class Register:
         given_id = None if headers is None else headers.get(REQUEST_ID)
         in_flight = self._ledger.in_flight
         made = self.make_id()
-        upstream_id = usable_request_id(given_id) or made
+        upstream_id = made if given_id is None else usable_request_id(given_id) or made
         while upstream_id in in_flight:
             upstream_id = f"{upstream_id[:100]}-{next(self._serial):x}"
         exchange = Exchange(method, path, endpoint, self._clock(), given_id or made, upstream_id)

@@ -44,9 +44,25 @@ def check(crowd: Crowd, view: View) -> None:
     load, share = crowd.total(view)
     assert load == pytest.approx(sum(one.load(now) for one in candidates))
     assert share == pytest.approx(sum(one.share(now) for one in candidates))
+    figures = crowd.figures(view)
+    assert {name: dict(row) for name, row in figures.items()} == {
+        one.name: pytest.approx({"load": one.load(now), "cost": one.cost(now)}) for one in candidates
+    }
+    assert len(figures) == len(candidates)
 
 
 WEIGHTS = [(), (2.5, 2.5, 2.5, 2.5), (1, 2, 4, 0.5)]
+
+
+def test_figures_stay_those_of_their_moment() -> None:
+    replicas = some(1, 2, 3)
+    candidates = replicas[:2]
+    figures = Crowd().figures(view_of(replicas, candidates))
+    replicas[0].cells[replicas[0].row + OUTSTANDING] = 9
+    candidates.append(replicas[2])
+    assert {name: row["load"] for name, row in figures.items()} == {"r0": 1, "r1": 2}
+    with pytest.raises(KeyError):
+        figures["r2"]
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
