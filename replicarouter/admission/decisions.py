@@ -39,8 +39,8 @@ ROUNDING = 1e-6
 """Seconds by which sums of times may be wrong."""
 
 WRITE_AFTER = 0.25
-"""Seconds after which a decision is written out, with all that were made meanwhile. Several in a row take a
-third each of what one alone takes, whose code has left the processor's caches since the last."""
+"""Seconds after which a decision is written out, with all that were made meanwhile: the code for one alone
+would have left the processor's caches since the last."""
 
 LONGEST_ID = 200
 """Characters of a request id that count."""

@@ -141,6 +141,12 @@ class Policy(Protocol):
         """That worker is gone, and all that it had under way."""
 
 
+def loads(view: View) -> Figures:
+    """The load of each candidate, and its load per share with one more request."""
+    now = view.now
+    return {one.name: {"load": one.load(now), "cost": one.cost(now)} for one in view.candidates}
+
+
 class Forgetful:
     """What policies have in common that look at load alone and learn nothing."""
 
@@ -155,8 +161,7 @@ class Forgetful:
 
     def explain(self, request: InferenceRequest, view: View) -> Figures:  # noqa: ARG002
         """The load of each, and its load per share with one more request."""
-        now = view.now
-        return {one.name: {"load": one.load(now), "cost": one.cost(now)} for one in view.candidates}
+        return loads(view)
 
     def sent(self, request: InferenceRequest, replica: Replica, now: float) -> None:
         """Nothing to learn."""

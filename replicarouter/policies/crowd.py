@@ -10,7 +10,7 @@ from typing import Any
 from replicarouter.cells import Whole
 from replicarouter.fleet.ledger import OUTSTANDING, Special
 from replicarouter.fleet.replica import Replica
-from replicarouter.policies.base import Figures, View
+from replicarouter.policies.base import Figures, View, loads
 
 SETTLE_EVERY = 1.0
 """Seconds between two looks at who is special no more: nobody is so for less, and a look at all replicas
@@ -131,12 +131,11 @@ class Crowd:
         return costs
 
     def figures(self, view: View) -> Figures:
-        """What `Replica.load` and `Replica.cost` say of each candidate."""
+        """The same as `loads`."""
         self._follow(view)
-        candidates, now, weight = view.candidates, view.now, self._weight
-        if self._cells is None or self._extras or self._slow or not weight:
-            return {one.name: {"load": one.load(now), "cost": one.cost(now)} for one in candidates}
-        return Counted(candidates, self._read(self._cells), weight)
+        if self._cells is None or self._extras or self._slow or not self._weight:
+            return loads(view)
+        return Counted(view.candidates, self._read(self._cells), self._weight)
 
     @property
     def common_weight(self) -> float:

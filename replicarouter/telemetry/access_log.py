@@ -28,8 +28,8 @@ MOST_TEMPLATES = 2048
 """Templates that are kept, and as many senders."""
 
 WRITE_AFTER = 0.1
-"""Seconds after which a success is written out, with all that ended meanwhile: one after another their lines
-take a quarter each of what one alone takes, whose code has left the processor's caches since the last."""
+"""Seconds after which a success is written out, with all that ended meanwhile: the code for one alone would
+have left the processor's caches since the last."""
 
 MOST_KEPT = 32
 """Successes that wait to be written: to write more in a row would hold up the tokens of others."""
