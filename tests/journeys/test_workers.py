@@ -29,6 +29,9 @@ from tests.fakes.served import Serve, Served
 from tests.fakes.wire import Wire, eventually
 
 TWO = ("--workers", "2")
+MANY = 24
+"""Connections of which, as the kernel deals them out, one worker gets none once in eight million times."""
+
 SOON = 1.0
 """Seconds in which all workers know what an operator has said: five times what is typical, and more."""
 
@@ -116,14 +119,14 @@ async def test_a_killed_worker_is_replaced_and_no_count_is_lost(serve: Serve) ->
     await router.settled()
     before = totals(await router.metrics())
     replica.script = held(SSE_HEAD + event("1"), gate, event("2") + LAST_CHUNK)
-    streams = [await router.begin(chat()) for _ in range(8)]
+    streams = [await router.begin(chat()) for _ in range(MANY)]
     for stream in streams:
         await stream.wire.expect(event("1"))
-    await router.stage(streaming=8)
+    await router.stage(streaming=MANY)
     workers = await two_workers(router)
     os.kill(workers[0], signal.SIGKILL)
     await restarted(router, 1)
-    held_by_it = 8 - (await router.ledger())["streaming"]
+    held_by_it = MANY - (await router.ledger())["streaming"]
     assert held_by_it
     lost = await eventually(
         lambda: cut if len(cut := [one for one in streams if one.wire.ending]) == held_by_it else [],
@@ -280,7 +283,7 @@ async def test_failures_and_decisions_of_all_workers_are_told(serve: Serve) -> N
         return len(errors) == 12
 
     await eventually(told, "all failures are told")
-    await router.ask_each([chat()] * 12)
+    await router.ask_each([chat()] * MANY)
 
     async def decided() -> bool:
         rows = (await router.admin("/admin/decisions")).json()["decisions"]
