@@ -17,6 +17,7 @@ _REASONING_EVENTS = (b'"response.reasoning_text.delta"',)
 
 _IN_BAND_ERROR = re.compile(rb'^(?:data:\s*\{\s*"error":\s*[{"]|event:\s*error\s*$)', re.MULTILINE)
 _BUSY_CODE = re.compile(rb'^data:\s*\{\s*"error":\s*\{[^\n]*"code":\s*(?:503|429)\b', re.MULTILINE)
+_ABORT = b'"abort"'
 _ABORTED = re.compile(rb'"finish_reason":\s*"abort"')
 _FINISHED = re.compile(rb'"finish_reason":\s*"')
 _DONE = b"data: [DONE]"
@@ -103,7 +104,8 @@ def declines_in_band(tail: bytes) -> bool:
 
 def only_comments(data: bytes) -> bool:
     """Whether a read of an event stream, chunked or not, holds nothing but comments."""
-    return _COMMENTS.fullmatch(data) is not None
+    # The end of nearly every stream is asked this, and most of them need no expression for the answer.
+    return (data[:1] == b":" or b"\n:" in data) and _COMMENTS.fullmatch(data) is not None
 
 
 def says_all(tail: bytes) -> bool:
@@ -114,7 +116,7 @@ def says_all(tail: bytes) -> bool:
 def gives_up(tail: bytes, *, empty: bool) -> bool:
     """Whether an event stream ends in order though its engine gave the request up, as vLLM does when it is
     terminated: with the finish reason `abort`, or, `empty` of any content, with none at all."""
-    if _ABORTED.search(tail) is not None:
+    if _ABORT in tail and _ABORTED.search(tail) is not None:
         return True
     return empty and _DONE in tail and b'"choices":' in tail and _FINISHED.search(tail) is None
 

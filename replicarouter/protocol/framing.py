@@ -218,6 +218,8 @@ class Chunked:
     def _trailers(self, data: bytes, at: int) -> int:
         """Walk the trailer section: the index past its empty line, or -1."""
         before = self._line
+        if not before and data.startswith(b"\r\n", at):
+            return at + 2  # There are none.
         section = before + data[at:]
         end = 0 if section.startswith(b"\r\n") else section.find(b"\r\n\r\n") + 2
         if end == 1:

@@ -14,6 +14,9 @@ SAMPLED = 0x01
 RANDOM = 0x02
 """Flags; all others mean nothing yet and are not passed on in a field of ours."""
 
+IN_A_ROW = 32
+"""New traces that are made at a time: some 50 µs."""
+
 _NONE: frozenset[bytes] = frozenset()
 _PARENT = frozenset((b"traceparent",))
 _BOTH = frozenset((b"traceparent", b"tracestate"))
@@ -86,11 +89,12 @@ class Tracing:
     parents. `start` and `ratio` may be set at any time.
     """
 
-    __slots__ = ("_below", "_random", "_record", "start")
+    __slots__ = ("_below", "_made", "_random", "_record", "start")
 
     def __init__(self, random: Random, *, start: bool, ratio: float, record: bool) -> None:
         self._random = random
         self._record = record
+        self._made: list[Trace] = []
         self.start = start
         self.ratio = ratio
 
@@ -102,6 +106,7 @@ class Tracing:
     @ratio.setter
     def ratio(self, share: float) -> None:
         self._below = round(share * (_RATIO_BITS + 1))
+        self._made.clear()
 
     def of(self, headers: MultiMapping[str]) -> Trace:
         """The trace of a request with these header fields.
@@ -128,7 +133,15 @@ class Tracing:
         return Trace(trace_id, span_id, parent.span_id, line, _PARENT, True)
 
     def _begin(self, replaces: frozenset[bytes]) -> Trace:
-        # Every request without a trace comes here: as few steps as can be.
+        if replaces:
+            return self._new(replaces)
+        # Nearly every request comes here, and alone, long after the one before: what makes a trace is found
+        # in the processor's caches when several are made in a row.
+        if not self._made:
+            self._made = [self._new(_NONE) for _ in range(IN_A_ROW)]
+        return self._made.pop()
+
+    def _new(self, replaces: frozenset[bytes]) -> Trace:
         ids = f"{self._random.getrandbits(192):048x}"
         trace_id, span_id = ids[:32], ids[32:]
         sampled = self._below > _RATIO_BITS or int(trace_id[-14:], 16) < self._below

@@ -23,6 +23,7 @@ from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from yarl import URL
 
 from replicarouter.proxy.descriptors import Descriptors
+from replicarouter.proxy.reads import Stream, reads_of
 from replicarouter.proxy.straight import Straight
 from replicarouter.tls import bound_buffers
 
@@ -45,7 +46,8 @@ class Receiver(Protocol):
 
 
 class ReplicaConnection(Straight, ResponseHandler):
-    """A pooled upstream connection that hands its bytes to a receiver instead of a parser."""
+    """A pooled upstream connection that hands its bytes to a receiver instead of a parser, and the tokens of
+    a `stream` past it: a step more between them and the transport is a tenth of what each costs here."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -57,6 +59,10 @@ class ReplicaConnection(Straight, ResponseHandler):
         self.pooled: Pooled | None = None
         self.on_closed: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
+        self.stream: Stream | None = None
+        self._reads = reads_of(self)
+        # The transport looks this up once, when it is made.
+        self.data_received = self._reads.send  # type: ignore[assignment,method-assign]
         self._straight: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,25 +70,19 @@ class ReplicaConnection(Straight, ResponseHandler):
         super().connection_made(transport)
         bound_buffers(transport)
 
-    def data_received(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         """Pass bytes on; unasked ones on an idle connection make it unfit for use."""
+        if not data:
+            return
         if self.receiver is None:
             self.close()
         else:
             self.receiver.feed(data)
 
-    def stream_to(self, feed: Callable[[bytes], object] | None) -> None:
-        """Have all bytes go straight to `feed`, without a step between it and the transport; None: no more.
-        Where an answer comes in small pieces, that step is a tenth of what each costs here."""
-        if feed is not None:
-            # The transport looks this up once, when it is given its protocol.
-            self.data_received = feed  # type: ignore[assignment,method-assign]
-        elif "data_received" in self.__dict__:
-            del self.data_received
-        else:
-            return
-        if self.transport is not None:
-            self.transport.set_protocol(self)
+    def settle(self) -> None:
+        """Have a stream begin or end, and its exchange and observer know what only its reads know yet."""
+        if self._reads.gi_suspended:
+            self._reads.send(b"")
 
     def acknowledge_in_pairs(self) -> None:
         """Have the kernel acknowledge every other read of an answer that comes in small pieces, not each.
@@ -109,6 +109,8 @@ class ReplicaConnection(Straight, ResponseHandler):
             closed()
         if receiver is not None:
             receiver.lost(exc)
+        # They know this connection, and it them.
+        self._reads.close()
 
     def resume_writing(self) -> None:
         """The replica takes bytes again."""
