@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -50,8 +50,7 @@ Kept = tuple[float, tuple[str, ...], bytes, bytes]
 document and its row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """What is to be decided: by which policies, and among whom. `tried` and `only` are those of a grant;
     the request is queued `since` then, 0 for not at all."""
 
@@ -68,19 +67,23 @@ class Case:
 
 class Draft:
     """A decision about to be made. It is begun before the policy is asked: figures are what that one
-    compares, not what comes of its choice."""
+    compares, not what comes of its choice. Its request waits meanwhile: what can be seen later is left for
+    then."""
+
+    __slots__ = (
+        *("_advice", "_case", "_choice", "_figures", "_of_request", "_others", "_others_left_out"),
+        *("_shadow_figures", "at"),
+    )
 
     def __init__(self, case: Case) -> None:
+        view, shadow = case.view, case.shadow
         self._case = case
-        self._figures = case.policy.explain(case.request, case.view)
-        shadow = case.shadow
-        self._shadow_figures: Figures = (
-            {} if shadow is None else shadow.policy.explain(case.request, case.view)
-        )
-        view = case.view
         self.at = view.now
-        self.weight = max(1.0, len(view.candidates) / MOST_REPLICAS)
-        self._others: dict[str, str] = {}
+        self._figures = case.policy.explain(case.request, view)
+        self._shadow_figures: Figures | None = None
+        if shadow is not None:
+            self._shadow_figures = shadow.policy.explain(case.request, view)
+        self._others: dict[str, str] | None = None
         self._others_left_out = 0
         if len(view.candidates) != len(view.replicas):
             candidates = set(view.candidates)
@@ -89,7 +92,12 @@ class Draft:
             self._others_left_out = len(others) - len(self._others)
         self._choice: Replica | Wait | None = None
         self._advice: Advice | None = None
-        self._of_request: dict[str, Any] = {}
+        self._of_request: tuple[str, int, int] = ("", 0, 0)
+
+    @property
+    def weight(self) -> float:
+        """As how many it counts."""
+        return max(1.0, len(self._case.view.candidates) / MOST_REPLICAS)
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -101,16 +109,13 @@ class Draft:
         """Note what came of it, and what another attempt would change."""
         request = self._case.request
         self._choice, self._advice = choice, advice
-        self._of_request = {
-            "affinity": request.affinity,
-            "found_characters": request.found,
-            "characters": request.characters,
-        }
+        self._of_request = (request.affinity, request.found, request.characters)
 
     def document(self) -> dict[str, Any]:
         """All of it but its age, once it is decided."""
         case, advice = self._case, self._advice
         request_id, upstream_id = self.ids
+        affinity, found, characters = self._of_request
         held = self._choice if isinstance(self._choice, Wait) else None
         chosen = self._choice if isinstance(self._choice, Replica) else None
         shown = self._shown({chosen, None if advice is None else advice.replica})
@@ -123,10 +128,12 @@ class Draft:
             "waited": case.view.now - case.since if case.since else 0.0,
             "chosen": None if chosen is None else chosen.name,
             "held_for": None if held is None else {"replica": held.replica.name, "seconds": held.seconds},
-            **self._of_request,
+            "affinity": affinity,
+            "found_characters": found,
+            "characters": characters,
             "candidates": _rows(shown, self._figures),
             "candidates_left_out": len(case.view.candidates) - len(shown),
-            "not_candidates": self._others,
+            "not_candidates": self._others or {},
             "not_candidates_left_out": self._others_left_out,
             "shadow": None,
         }
@@ -137,7 +144,7 @@ class Draft:
                 "waits": advice.waits,
                 "affinity": advice.affinity,
                 "found_characters": advice.found,
-                "candidates": _rows(shown, self._shadow_figures),
+                "candidates": _rows(shown, self._shadow_figures or {}),
             }
         return document
 

@@ -93,9 +93,9 @@ class Grants:
         desk = self._open.get(pool.model) or self._desks.of(pool)
         while candidates:
             view = View(pool.replicas, candidates, now, self._random, patience, self._holds.counts)
-            draft = None
-            if now >= self._desks.decisions.due_at or tried or since:
-                draft = self._draft(
+            draft, decisions = None, self._desks.decisions
+            if now >= decisions.due_at or ((tried or since) and decisions.follows(exchange)):
+                draft = Draft(
                     Case(desk.name, desk.policy, desk.shadow, request, exchange, view, tried, only, since)
                 )
             granted = self._choose(desk, request, exchange, view, draft)
@@ -150,13 +150,6 @@ class Grants:
             return None
         desk.choose(request, choice, view, advice)
         return CommonLease(self._seat, choice, exchange, account, place), advice
-
-    def _draft(self, case: Case) -> Draft | None:
-        """What is to be recorded of this decision, None for nothing."""
-        decisions = self._desks.decisions
-        if case.view.now >= decisions.due_at or decisions.follows(case.exchange):
-            return Draft(case)
-        return None
 
     def _patience(self, tried: Sequence[Replica], only: Replica | None, since: float, now: float) -> float:
         """For how many seconds a request has waited; infinite where there is no place to hold it or no time

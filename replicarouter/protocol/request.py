@@ -34,6 +34,9 @@ BLOCK_CHARACTERS = 512
 """Characters of a prompt in one block of its hashes: about 128 tokens of English. Smaller ones would find
 little more in a cache and cost twice as much to look for."""
 
+_FORM, _OPTIONAL = Body.FORM, Body.OPTIONAL
+"""Looked up once: on the class of an enumeration that takes a while."""
+
 NEEDS_PLAIN = "Send the request body uncompressed: its 'model' decides where it goes."
 
 KEY_FIELDS = frozenset(
@@ -98,14 +101,14 @@ def understand(
         if must_read:
             raise UnsupportedEncoding(NEEDS_PLAIN)
         return InferenceRequest(endpoint, None)
-    if not must_read and (endpoint.added or kind is Body.FORM):
+    if not must_read and (endpoint.added or kind is _FORM):
         # As when it comes too slowly to be looked at before it goes on.
         return InferenceRequest(endpoint, None)
-    if kind is Body.FORM:
+    if kind is _FORM:
         field = ModelField()
         field.feed(body)
         return InferenceRequest(endpoint, field.model, model_at=field.span)
-    if kind is Body.OPTIONAL and not body:
+    if not body and kind is _OPTIONAL:
         return InferenceRequest(endpoint, None)
     fields = _json(body)
     if not isinstance(fields, dict):

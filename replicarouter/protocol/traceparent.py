@@ -114,11 +114,11 @@ class Tracing:
         A valid parent is followed, and passes unchanged unless a span of ours comes between: that is so
         when spans are made and the sender samples this trace. Several `traceparent` are as bad as none.
         """
-        sent = headers.getall(TRACEPARENT, None)
+        sent = headers.getall(TRACEPARENT, None) if headers else None
         if sent is None:
             if not self.start:
                 return UNTRACED
-            return self._begin(_BOTH if TRACESTATE in headers else _NONE)
+            return self._begin(_BOTH if headers and TRACESTATE in headers else _NONE)
         parent = parse(sent[0]) if len(sent) == 1 else None
         if parent is not None:
             return self._follow(parent)

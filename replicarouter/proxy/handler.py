@@ -31,7 +31,7 @@ from replicarouter.proxy.errand import Errand
 from replicarouter.proxy.inbound import Heading
 from replicarouter.proxy.intake import Asked, Intake
 from replicarouter.proxy.reception import Reception
-from replicarouter.proxy.register import REQUEST_ID, Register
+from replicarouter.proxy.register import NAMING, REQUEST_ID, Register
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.upload import Upload
 from replicarouter.words import counted
@@ -100,7 +100,7 @@ class Corridor:
                 return self._answer_locally(request, caller, answer)
         label = OTHER if endpoint is None else endpoint.label
         message = heading.message
-        exchange = rooms.register.open(message.method, heading.path, label, message.headers)
+        exchange = rooms.register.open(message.method, heading.path, label, heading.pick(NAMING))
         exchange.caller, exchange.priority = caller.name, caller.priority
         exchange.peer = connection.peer
         caller.task = connection.task

@@ -4,7 +4,7 @@ what was read in it once is kept, and aiohttp's parser is asked only about heads
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import StreamReader, hdrs
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy, istr
 
 from replicarouter.protocol.endpoints import Endpoint, Endpoints
 from replicarouter.protocol.headers import crossing_fields
@@ -39,6 +39,7 @@ class Heading:
     __slots__ = (
         "_crossing",
         "_endpoint",
+        "_picked",
         "_starts",
         "encoded",
         "keep_alive",
@@ -57,6 +58,7 @@ class Heading:
         self.encoded = message.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
         self.searched = False
         self._endpoint: Endpoint | None = None
+        self._picked: CIMultiDict[str] | None = None
         self._crossing: dict[tuple[bool, bool, frozenset[bytes]], bytes] = {}
         self._starts: dict[str, bytes] = {}
 
@@ -66,6 +68,15 @@ class Heading:
             self.searched = True
             self._endpoint = table.find(self.path)
         return self._endpoint
+
+    def pick(self, names: tuple[istr, ...]) -> CIMultiDict[str]:
+        """Its fields of these names, which are the same for the life of the process."""
+        picked = self._picked
+        if picked is None:
+            headers = self.message.headers
+            picked = CIMultiDict((name, value) for name in names for value in headers.getall(name, ()))
+            self._picked = picked
+        return picked
 
     def start(self, base_path: str, target: str = "") -> bytes:
         """The request line for a replica whose paths begin with `base_path`; `target` stands in for what the

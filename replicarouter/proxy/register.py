@@ -10,9 +10,12 @@ from replicarouter.clock import Clock
 from replicarouter.exchange import CLIENT_GONE, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.protocol.headers import usable_request_id
-from replicarouter.protocol.traceparent import IN_A_ROW, Tracing
+from replicarouter.protocol.traceparent import IN_A_ROW, TRACEPARENT, TRACESTATE, Tracing
 
 REQUEST_ID = istr("X-Request-Id")
+
+NAMING = (REQUEST_ID, TRACEPARENT, TRACESTATE)
+"""Header fields that may name a request, and whose trace it belongs to."""
 
 
 class Register:
@@ -40,9 +43,10 @@ class Register:
     def open(self, method: str, path: str, endpoint: str, headers: MultiMapping[str] | None) -> Exchange:
         """Name a request and keep it in flight; what a replica sees as its id is unique among these.
 
-        Without `headers`, since they could not be read, it has no id of its client's and belongs to no trace.
+        Of `headers` those of `NAMING` are enough. Without any, since they could not be read, it has no id of
+        its client's and belongs to no trace.
         """
-        given_id = None if headers is None else headers.get(REQUEST_ID)
+        given_id = headers.get(REQUEST_ID) if headers else None
         in_flight = self._ledger.in_flight
         made = self.make_id()
         upstream_id = made if given_id is None else usable_request_id(given_id) or made
