@@ -1,6 +1,24 @@
 """Numbers, and texts of others, in the sentences that people read."""
 
 import json
+from collections.abc import Callable
+
+MOST_WRITTEN = 2048
+"""Numbers whose texts are kept."""
+
+
+class Written(dict[int, str]):
+    """How numbers are written, by `write`; the texts of small ones are kept, those below `MOST_WRITTEN`."""
+
+    def __init__(self, write: Callable[[int], str]) -> None:
+        super().__init__()
+        self._write = write
+
+    def __missing__(self, number: int) -> str:
+        text = self._write(number)
+        if -1 < number < MOST_WRITTEN:
+            self[number] = text
+        return text
 
 
 def counted(count: float, word: str) -> str:

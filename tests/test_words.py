@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicarouter.words import counted, printable, seconds_text
+from replicarouter.words import MOST_WRITTEN, Written, counted, printable, seconds_text
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,16 @@ def test_no_text_of_others_moves_a_cursor_or_begins_a_line(text: str, told: str)
 )
 def test_duration(value: float | None, text: str) -> None:
     assert seconds_text(value) == text
+
+
+def test_texts_of_small_numbers_are_kept() -> None:
+    asked: list[int] = []
+
+    def write(number: int) -> str:
+        asked.append(number)
+        return f"<{number}>"
+
+    written = Written(write)
+    for number in (0, 7, MOST_WRITTEN, -1):
+        assert [written[number], written[number]] == [f"<{number}>"] * 2
+    assert asked == [0, 7, MOST_WRITTEN, MOST_WRITTEN, -1, -1]

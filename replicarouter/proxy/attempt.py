@@ -14,9 +14,8 @@ from replicarouter.errors import (
     RouterError,
     StaleConnection,
 )
-from replicarouter.exchange import Exchange, Stage
+from replicarouter.exchange import Stage
 from replicarouter.protocol.framing import BadFraming
-from replicarouter.protocol.headers import response_head
 from replicarouter.protocol.refusal import REFUSING, Refusal
 from replicarouter.protocol.response_head import BODILESS, MAX_HEAD, ResponseHead, parse_head
 from replicarouter.protocol.upgrade import switches, switching_head
@@ -24,6 +23,7 @@ from replicarouter.proxy.errand import Declined, Errand, MayDecline
 from replicarouter.proxy.event_relay import relay_of
 from replicarouter.proxy.held import HOLD, HeldAnswer
 from replicarouter.proxy.observe import LARGE, Observer, StoredResponseObserver, Timings, note_usage
+from replicarouter.proxy.receipts import client_head, receipts
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.silence import SilenceWatch
 from replicarouter.proxy.tunnel import Tunnel
@@ -261,31 +261,38 @@ class Attempt:
         exchange, caller = errand.exchange, errand.caller
         exchange.head_at = terms.clock()
         exchange.status = head.status
-        errand.body.drop()
         if errand.body.streams:
+            errand.body.drop()
             self._cut_upload(errand.body, head)
-        self._lease.move(_STREAMING)
         if len(rest) == head.length and not head.event_stream and self._may_answer_whole(head):
+            self._answered()
             self._answer_whole(head, rest)
             return
         observer = self._observer(head)
         try:
             relay = relay_of(self._link, caller, head, observer, self._done)
         except ClientLeft as error:
+            self._answered()
             self._fail(error)
             return
         caller.relay = relay
         if head.length is None and not head.chunked and not head.bodiless:
             caller.keep_alive = False
         self._link.protocol.receiver = relay
-        relay.begin(client_head(errand, head, terms), rest)
+        relay.begin(client_head(exchange, caller, head, expose_replica=terms.expose_replica), rest)
         # Only now: the first token is on its way.
+        self._answered()
         if self._timer is not None:
             self._stop_timer()
         if (terms.idle or terms.sse_keepalive) and not self._done.done():
             self._silence = SilenceWatch(
                 relay, exchange, terms.clock, idle=terms.idle, comment_every=terms.sse_keepalive
             )
+
+    def _answered(self) -> None:
+        """The request will not be sent again."""
+        self._errand.body.drop()
+        self._lease.move(_STREAMING)
 
     def _cut_upload(self, body: Upload, head: ResponseHead) -> None:
         """The answer has begun: if that was before all was sent, the client's connection ends with it."""
@@ -309,7 +316,8 @@ class Attempt:
         if transport is None or transport.is_closing():
             self._fail(ClientLeft())
             return
-        caller.connection.outbox.add(self._deliver, client_head(errand, head, terms) + body)
+        answer = client_head(exchange, caller, head, expose_replica=terms.expose_replica) + body
+        caller.connection.outbox.add(self._deliver, answer)
         caller.answered = True
         self._reusable = head.keep_alive
         exchange.bytes_out += len(body)
@@ -373,27 +381,3 @@ class Attempt:
     def _head_overdue(self) -> None:
         limit = counted(self._terms.response_head, "second")
         self._fail(ResponseHeadTimeout(f"The replica sent no answer within {limit}."))
-
-
-def client_head(errand: Errand, head: ResponseHead, terms: Terms) -> bytes:
-    """The head of an engine's answer as its client gets it."""
-    return response_head(
-        head,
-        receipts(errand.exchange, expose_replica=terms.expose_replica),
-        modern=errand.caller.modern,
-        close=not errand.caller.keep_alive,
-        cors=errand.caller.cors,
-    )
-
-
-def receipts(exchange: Exchange, *, expose_replica: bool) -> bytes:
-    """Field lines of ours: the request id, who answered, and the router's share of the time."""
-    queue = (exchange.leased_at - exchange.received_at) * 1000
-    connect = (exchange.sent_at - exchange.leased_at) * 1000
-    head = (exchange.head_at - exchange.sent_at) * 1000
-    named = f"X-Replicarouter-Replica: {exchange.replica}\r\n" if expose_replica else ""
-    return (
-        f"X-Request-Id: {exchange.client_id}\r\n{named}"
-        f"X-Replicarouter-Affinity: {exchange.affinity}\r\n"
-        f"Server-Timing: queue;dur={queue:.3f}, connect;dur={connect:.3f}, head;dur={head:.3f}\r\n"
-    ).encode("utf-8", "surrogateescape")

@@ -24,8 +24,9 @@ from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.headers import request_head
 from replicarouter.protocol.refusal import Meaning, Refusal
 from replicarouter.protocol.upgrade import UPGRADE_LINES
-from replicarouter.proxy.attempt import Attempt, Terms, client_head
+from replicarouter.proxy.attempt import Attempt, Terms
 from replicarouter.proxy.errand import Declined, DeclinedAnswer, Errand
+from replicarouter.proxy.receipts import client_head
 from replicarouter.proxy.relay import ClientLeft
 from replicarouter.proxy.retry import RetryBudget, RetryRules, may_retry
 from replicarouter.proxy.upstream import Upstream
@@ -269,7 +270,7 @@ class Courier:
         unread = not errand.body.sent  # the rest of an upload that nobody wants
         if unread or answer.ends_with_connection or (answer.head.chunked and not caller.modern):
             caller.keep_alive = False
-        head = client_head(errand, answer.head, self.terms)
+        head = client_head(exchange, caller, answer.head, expose_replica=self.terms.expose_replica)
         transport.write(head + (answer.data if caller.modern else answer.content()))
 
     def _request_head(self, errand: Errand, replica: Replica) -> bytes:

@@ -10,6 +10,7 @@ from xxhash import xxh3_64_intdigest
 from replicarouter.clock import CallLater, Clock
 from replicarouter.exchange import OK, Exchange
 from replicarouter.telemetry.logs import FactsRecord, LineFormatter, LineHandler
+from replicarouter.words import Written
 
 log = logging.getLogger("replicarouter.access")
 _root = log.root
@@ -146,16 +147,6 @@ class AccessLog:
         return (handler, AccessLines(form)) if isinstance(form, LineFormatter) else None
 
 
-class _Times(dict[int, str]):
-    """How so many parts of a second are written: seconds, rounded. The short ones are kept."""
-
-    def __missing__(self, parts: int) -> str:
-        text = repr(parts / PARTS)
-        if -1 < parts < MOST_TEMPLATES:
-            self[parts] = text
-        return text
-
-
 class AccessLines:
     """Whole lines, just as a formatter writes the facts of a record, of what is common: the first attempt was
     answered, under names that are written the same way in any line. What lines of a kind share is written
@@ -167,7 +158,7 @@ class AccessLines:
         self._formatter = formatter
         self._templates: dict[Kind, str] = {}
         self._senders: dict[tuple[str, str], str] = {}
-        self._times = _Times()
+        self._times = Written(lambda parts: repr(parts / PARTS))
 
     def line(self, exchange: Exchange, at: float) -> str:
         """The line of an exchange that ended `at` this time, with the end of the line; empty when it is not a

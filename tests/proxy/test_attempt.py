@@ -13,7 +13,7 @@ from replicarouter.errors import (
 )
 from replicarouter.exchange import Stage
 from replicarouter.protocol.response_head import MAX_HEAD
-from replicarouter.proxy.attempt import MOST_INTERIM, receipts
+from replicarouter.proxy.attempt import MOST_INTERIM
 from replicarouter.proxy.outbox import MOST
 from replicarouter.proxy.upstream import Link
 from tests.fakes.client import request
@@ -32,7 +32,6 @@ from tests.fakes.replica import (
 from tests.fakes.wire import PeerGone, eventually
 from tests.proxy.conftest import StartFront
 from tests.proxy.rig import HEAD, Rig, a_rig
-from tests.scene import an_exchange
 
 CHAT = request("POST", "/v1/chat/completions", b"{}")
 
@@ -211,26 +210,6 @@ async def test_a_body_that_ends_with_its_connection_ends_that_of_the_client(star
         answer = await client.ask(CHAT)
 
     assert (answer.head.get("connection"), answer.body.entity, answer.ended) == ("close", b"hello", "clean")
-
-
-def test_receipts_name_the_replica_and_the_routers_share_of_the_time() -> None:
-    exchange = an_exchange(
-        client_id="id-1", replica="a", received_at=10.0, leased_at=10.001, sent_at=10.003, head_at=10.5
-    )
-    assert receipts(exchange, expose_replica=True) == (
-        b"X-Request-Id: id-1\r\nX-Replicarouter-Replica: a\r\nX-Replicarouter-Affinity: none\r\n"
-        b"Server-Timing: queue;dur=1.000, connect;dur=2.000, head;dur=497.000\r\n"
-    )
-
-
-def test_receipts_keep_the_replica_to_themselves_when_told() -> None:
-    assert b"Replica:" not in receipts(an_exchange(replica="a"), expose_replica=False)
-
-
-def test_a_request_id_of_any_bytes_is_returned_as_it_came() -> None:
-    odd = b"caf\xc3\xa9-\xff"
-    exchange = an_exchange(client_id=odd.decode("utf-8", "surrogateescape"))
-    assert b"X-Request-Id: " + odd + b"\r\n" in receipts(exchange, expose_replica=True)
 
 
 async def test_nothing_comes_when_the_client_has_gone_before_the_answer(start_front: StartFront) -> None:
