@@ -117,3 +117,5 @@ def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
             exchange.last_byte_at = last_at
             exchange.bytes_out += passed
             stream.take(data)
+        # They are nobody's any more, and the next stream of this connection may be far away.
+        del stream, observer, exchange, chunks, held_back, send
