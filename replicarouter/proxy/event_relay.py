@@ -77,18 +77,16 @@ class EventRelay(Relay):
 
     def finish(self) -> None:
         """The answer is complete, and with the client: who waited for it goes on at once, so that there is
-        room for others, and a client that asks again finds somebody who listens. Of one that has left the
-        loop may have to hear first."""
-        at_once = self._link.protocol.stream is self and self._client.stays()
+        room for others, and a client that asks again finds somebody who listens."""
+        streamed = self._link.protocol.stream is self
         self.stop()
         self._observer.end()
-        if self._done.done():
-            return
-        if at_once:
-            go_on(self._done, None)
-            self._client.look_ahead()
-        else:
-            self._done.set_result(None)
+        if not self._done.done():
+            if streamed:
+                go_on(self._done, None)
+                self._client.look_ahead()
+            else:
+                self._done.set_result(None)
 
     def stop(self) -> None:
         """Pass on nothing more."""

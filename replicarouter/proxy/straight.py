@@ -4,15 +4,10 @@
 import asyncio
 import fcntl
 import socket
-import sys
 import termios
 
 MOST_READ = 65536
 """Bytes that are read past a transport at a time."""
-
-_INFO = socket.TCP_INFO if sys.platform == "linux" else None
-_ESTABLISHED = b"\x01"
-"""tcp(7), and the first byte of what it tells: the state of the connection."""
 
 _NOTHING = bytes(4)
 """A count of 0, as the kernel writes it."""
@@ -58,17 +53,6 @@ class Straight:
             return straight.recv(MOST_READ)
         except (OSError, ValueError):  # The latter where it was let go.
             return b""
-
-    def stays(self) -> bool:
-        """Whether the kernel has heard nothing of the peer's leaving, be it unread; False where it cannot be
-        asked."""
-        straight = self._straight
-        if straight is None or _INFO is None:
-            return False
-        try:
-            return straight.getsockopt(socket.IPPROTO_TCP, _INFO, 1) == _ESTABLISHED
-        except OSError:
-            return False
 
     def _let_go(self) -> None:
         if self._straight is not None:

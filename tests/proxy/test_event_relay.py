@@ -98,7 +98,6 @@ class Side:
     exchange: Exchange = field(default_factory=lambda: an_exchange(replica="a", model="m1", head_at=999.0))
     outcome: list[Any] = field(default_factory=list)
     looked: list[Any] = field(default_factory=list)
-    stays: bool = True
 
     def __post_init__(self) -> None:
         self.protocol = Protocol()
@@ -111,7 +110,6 @@ class Side:
             full=False,
             on_writable=None,
             straight=lambda: router,
-            stays=lambda: self.stays,
             look_ahead=lambda: self.looked.append(self.protocol.stream),
         )
         link = SimpleNamespace(protocol=self.protocol, transport=self.transport)
@@ -325,14 +323,6 @@ def test_when_it_has_ended_its_client_may_have_asked_again(side: Make) -> None:
         assert ours.looked == []
         ours.feed(data)
     assert ours.looked == [None]
-
-
-def test_a_client_that_has_left_asks_for_nothing(side: Make) -> None:
-    ours = side(EventRelay)
-    ours.stays = False
-    for data in in_chunks(STREAM):
-        ours.feed(data)
-    assert (ours.outcome, ours.looked) == ([None], [])
 
 
 def test_the_end_of_what_came_at_once_is_still_on_its_way(side: Make) -> None:

@@ -13,8 +13,7 @@ import pytest
 from replicarouter.proxy.aiohttp_connector import ReplicaConnection
 from replicarouter.proxy.straight import straight_to, write
 from tests.fakes.certificates import Authority, trusting
-from tests.fakes.client import AbruptClient
-from tests.fakes.wire import Ending, eventually
+from tests.fakes.wire import eventually
 from tests.proxy.conftest import StartFront
 
 Ends = tuple[asyncio.Transport, socket.socket, socket.socket]
@@ -146,21 +145,3 @@ async def test_what_has_come_can_be_read_before_the_transport_does(start_front: 
     assert connection.unread() == b""
     await eventually(lambda: connection.transport is None, "it is lost")
     assert connection.unread() == b""
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux tells")
-@pytest.mark.parametrize("how", ["fin", "rst"])
-async def test_that_the_peer_has_left_is_known_before_it_is_read(
-    start_front: StartFront, how: Ending
-) -> None:
-    front = await start_front()
-    peer = AbruptClient(front.port, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-    await eventually(lambda: [one for one in front.connections if one.idle], "it was answered")
-    connection = front.seen[0].client
-    assert not connection.stays()
-    assert connection.straight() is not None
-    assert connection.stays()
-    peer.leave(how)
-    assert not connection.stays()
-    await eventually(lambda: connection.transport is None, "it is lost")
-    assert not connection.stays()
