@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
@@ -17,8 +18,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
-from replicarouter.errors import RequestTimeout, RouterError
-from replicarouter.proxy.aiohttp_errors import complaint
+from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
 from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
 from replicarouter.proxy.outbox import Outbox
 from replicarouter.proxy.session import Farewell, Session
@@ -191,7 +191,7 @@ class ClientConnection(Straight, RequestHandler):
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
         if not isinstance(message, RawRequestMessage):
-            self._front.refuse(self, complaint(message.exc))
+            self._front.refuse(self, _parse_error(message.exc))
             return None
         return InboundRequest(Heading(message), payload, self)
 
@@ -229,7 +229,12 @@ class ClientConnection(Straight, RequestHandler):
         if transport is None or self._eof or not transport.can_write_eof():
             return
         self._session = farewell = Farewell(self._loop.create_future())
-        await farewell.bid(transport, self._lingering_time)
+        # Where the client has reset the connection asyncio's own transport raises what the system says of it.
+        with suppress(TimeoutError, OSError):
+            transport.write_eof()
+            transport.resume_reading()
+            async with asyncio.timeout(self._lingering_time):
+                await farewell.client_left
 
     async def _drop_rest(self, payload: StreamReader | WholeBody) -> None:
         """Read on a while after an early answer: closing on unread bytes could destroy the answer."""
@@ -292,16 +297,6 @@ class ClientConnection(Straight, RequestHandler):
             self._head_came()
         request = InboundRequest(self._known_head.heading, WholeBody(body), self)
         self._wakes.wake(self, waiter, request)
-
-    def look_ahead(self) -> None:
-        """An answer has ended whose last bytes went out before: take what its client has asked since."""
-        self._wakes.look_ahead(self)
-
-    def unread(self) -> bytes:
-        """What has come that was not read yet, if a request is awaited."""
-        waiter = self._waiter
-        awaited = waiter is not None and not waiter.done() and not self._buffer_paused
-        return super().unread() if awaited else b""
 
     def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:
         """Parse; a head that has begun must end in time. `parts` of the head, if this may be a whole
@@ -395,3 +390,11 @@ class ClientConnection(Straight, RequestHandler):
             error = RequestTimeout(f"The request's head was not complete after {counted(limit, 'second')}.")
             self._front.refuse(self, error)
         self.force_close()
+
+
+def _parse_error(error: BaseException | None) -> RouterError:
+    if isinstance(error, LineTooLong):
+        return HeadersTooLarge("A header field is too large (setting max_header_bytes).")
+    if isinstance(error, BadHttpMessage) and "Too many headers" in error.message:
+        return HeadersTooLarge("There are too many header fields (setting max_headers).")
+    return MalformedRequest("This is not a well-formed HTTP/1.1 request.")

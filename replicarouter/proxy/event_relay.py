@@ -5,7 +5,6 @@ import socket
 
 from replicarouter.protocol.framing import Chunked
 from replicarouter.protocol.response_head import ResponseHead
-from replicarouter.proxy.asyncio_internals import go_on
 from replicarouter.proxy.caller import Caller
 from replicarouter.proxy.observe import Observer
 from replicarouter.proxy.reads import Path
@@ -74,19 +73,6 @@ class EventRelay(Relay):
         """A read that is not just a token, or of nothing."""
         if data:
             self.feed(data)
-
-    def finish(self) -> None:
-        """The answer is complete, and with the client: who waited for it goes on at once, so that there is
-        room for others, and a client that asks again finds somebody who listens."""
-        streamed = self._link.protocol.stream is self
-        self.stop()
-        self._observer.end()
-        if not self._done.done():
-            if streamed:
-                go_on(self._done, None)
-                self._client.look_ahead()
-            else:
-                self._done.set_result(None)
 
     def stop(self) -> None:
         """Pass on nothing more."""

@@ -1,16 +1,8 @@
 """Writing to a TCP connection past its transport: that spares its part of the work, and with uvloop before
-0.23 the wait for the end of the loop's turn. And reading what it has not read yet."""
+0.23 the wait for the end of the loop's turn."""
 
 import asyncio
-import fcntl
 import socket
-import termios
-
-MOST_READ = 65536
-"""Bytes that are read past a transport at a time."""
-
-_NOTHING = bytes(4)
-"""A count of 0, as the kernel writes it."""
 
 
 def straight_to(transport: asyncio.BaseTransport | None) -> socket.socket | None:
@@ -41,18 +33,6 @@ class Straight:
             # A slot of the protocol: two bases with slots of their own cannot be put together.
             self._straight = straight_to(self.transport)  # type: ignore[misc]
         return self._straight
-
-    def unread(self) -> bytes:
-        """What has come that the transport has not read yet, but for the end of the connection; nothing where
-        that cannot be known."""
-        straight = self._straight
-        try:
-            # It is mostly asked in vain: that takes a tenth of what an error would.
-            if straight is None or fcntl.ioctl(straight, termios.FIONREAD, _NOTHING) == _NOTHING:
-                return b""
-            return straight.recv(MOST_READ)
-        except (OSError, ValueError):  # The latter where it was let go.
-            return b""
 
     def _let_go(self) -> None:
         if self._straight is not None:

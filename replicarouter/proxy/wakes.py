@@ -1,19 +1,9 @@
 """Has the tasks of clients' connections go on with the requests that have come."""
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
 from replicarouter.proxy.asyncio_internals import go_on
-
-
-class Asker(Protocol):
-    """A client's connection."""
-
-    def unread(self) -> bytes:
-        """What has come that was not read yet, if a request is awaited."""
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
 
 
 class Wakes:
@@ -57,18 +47,6 @@ class Wakes:
             if not coming:
                 self._alone = self._row == 1
                 self._row = 0
-
-    def look_ahead(self, who: Asker) -> None:
-        """Read what has come for `who`, now or at the end of this turn. A client that asks again without a
-        pause would have to wait for all tokens of others that came before its request."""
-        if not self._look(who):
-            self._loop.call_soon(self._look, who)
-
-    def _look(self, who: Asker) -> bool:
-        data = who.unread()
-        if data:
-            who.data_received(data)
-        return bool(data)
 
     def _end_turn(self) -> None:
         if not self.coming:

@@ -27,7 +27,6 @@ from tests.fakes.wire import PeerGone, eventually
 from tests.proxy.conftest import Front, StartFront, answer, hang
 
 GET = request("GET", "/x")
-POST = request("POST", "/x", b"{}")
 
 # Names and signatures
 
@@ -220,97 +219,6 @@ async def test_a_handler_that_says_so_ends_the_connection(start_front: StartFron
     assert len((await client.ask(GET)).body.entity) == 500_000
     assert await client.gone() == "fin"
     await eventually(lambda: not front.connections, "nothing is left of it")
-
-
-async def waiting(front: Front) -> tuple[socket.socket, ClientConnection]:
-    """A client that has been answered once, and its connection, which waits for more."""
-    loop = asyncio.get_running_loop()
-    client = socket.create_connection(("127.0.0.1", front.port))
-    client.setblocking(False)
-    await loop.sock_sendall(client, POST)
-    await eventually(lambda: [one for one in front.connections if one.idle], "it waits")
-    assert (await loop.sock_recv(client, 4096)).endswith(b"ok")
-    (connection,) = front.connections
-    assert connection.straight() is not None
-    return client, connection
-
-
-async def test_a_look_ahead_takes_a_request_before_the_loop_reads_on(start_front: StartFront) -> None:
-    front = await start_front()
-    client, connection = await waiting(front)
-    seen: list[int] = []
-
-    def turn() -> None:
-        client.send(POST)
-        connection.look_ahead()
-        seen.append(len(front.seen))
-
-    with client:
-        for count in (2, 3):
-            asyncio.get_running_loop().call_soon(turn)
-            await eventually(lambda: len(front.seen) == count and connection.idle, "it is answered")  # noqa: B023
-        answers = await asyncio.get_running_loop().sock_recv(client, 4096)
-    assert answers.count(b"200 OK") == 2
-    assert seen == [
-        1,
-        3,
-    ]  # A head is known once it has come twice; then its request is taken in the same step.
-
-
-async def test_a_look_ahead_for_nothing_looks_once_more_before_the_loop_reads_on(
-    start_front: StartFront,
-) -> None:
-    front = await start_front()
-    client, connection = await waiting(front)
-    turns: list[int] = []
-    with client:
-        connection.look_ahead()
-        client.send(POST)
-        asyncio.get_running_loop().call_soon(lambda: turns.append(len(connection.unread())))
-        await eventually(lambda: len(front.seen) == 2, "it is taken")
-    assert turns == [0]
-
-
-async def test_a_look_ahead_takes_nothing_while_a_request_is_answered(start_front: StartFront) -> None:
-    gate = asyncio.Event()
-
-    async def slow(request: InboundRequest) -> bool:
-        await gate.wait()
-        return answer(request)
-
-    front = await start_front(slow)
-    client = await front.connect()
-    await client.send(POST)
-    await eventually(lambda: len(front.seen) == 1, "it is being answered")
-    connection = front.seen[0].client
-    assert connection.straight() is not None
-    await client.send(POST)
-    connection.look_ahead()
-    assert len(front.seen) == 1
-    gate.set()
-    for _ in range(2):
-        await client.answer()
-
-
-async def test_of_a_request_that_is_cut_a_look_ahead_takes_the_beginning(start_front: StartFront) -> None:
-    front = await start_front()
-    client, connection = await waiting(front)
-    with client:
-        client.send(POST[:9])
-        connection.look_ahead()
-        assert not connection.idle
-        client.send(POST[9:])
-        await eventually(lambda: len(front.seen) == 2, "it is whole")
-
-
-async def test_a_look_ahead_at_a_client_that_has_left_sees_nothing(start_front: StartFront) -> None:
-    front = await start_front()
-    client, connection = await waiting(front)
-    client.close()
-    connection.look_ahead()
-    await eventually(lambda: connection.transport is None, "it is lost")
-    connection.look_ahead()
-    assert len(front.seen) == 1
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])

@@ -97,7 +97,6 @@ class Side:
     metrics: Metrics = field(default_factory=Metrics)
     exchange: Exchange = field(default_factory=lambda: an_exchange(replica="a", model="m1", head_at=999.0))
     outcome: list[Any] = field(default_factory=list)
-    looked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.protocol = Protocol()
@@ -106,19 +105,12 @@ class Side:
             end.setblocking(False)
         self.transport = Transport(router)
         self.connection = SimpleNamespace(
-            transport=self.transport,
-            full=False,
-            on_writable=None,
-            straight=lambda: router,
-            look_ahead=lambda: self.looked.append(self.protocol.stream),
+            transport=self.transport, full=False, on_writable=None, straight=lambda: router
         )
         link = SimpleNamespace(protocol=self.protocol, transport=self.transport)
         caller = SimpleNamespace(connection=self.connection, modern=True)
         done = SimpleNamespace(
-            done=lambda: bool(self.outcome),
-            set_result=self.outcome.append,
-            set_exception=self.outcome.append,
-            _callbacks=(),
+            done=lambda: bool(self.outcome), set_result=self.outcome.append, set_exception=self.outcome.append
         )
         self.observer = Observer(self.exchange, self.clock, self.metrics, stream=True)
         parts = (cast(Any, link), cast(Any, caller), HEAD, self.observer, cast(Any, done))
@@ -315,18 +307,6 @@ def test_the_end_of_an_answer_is_written_with_the_others_of_the_turn(side: Make)
     whole = side(EventRelay, rest=STREAM)
     assert whole.outcome == [None]
     assert whole.transport.waiting == b"head" + STREAM
-
-
-def test_when_it_has_ended_its_client_may_have_asked_again(side: Make) -> None:
-    ours = side(EventRelay)
-    for data in in_chunks(STREAM):
-        assert ours.looked == []
-        ours.feed(data)
-    assert ours.looked == [None]
-
-
-def test_the_end_of_what_came_at_once_is_still_on_its_way(side: Make) -> None:
-    assert side(EventRelay, rest=STREAM).looked == []
 
 
 def test_nothing_is_relayed_behind_the_end(both: Both) -> None:
