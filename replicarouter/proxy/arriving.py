@@ -95,6 +95,8 @@ class Arriving:
         except _BROKEN:
             raise _broken() from None
         finally:
+            # Also where all of it had come before: the next request must be read.
+            self.resume()
             self._pour = None
         self.ended = True
 
@@ -158,7 +160,6 @@ class _Pour:
             restore(content, before)
             if self._timer is not None:
                 self._timer.cancel()
-            self._arriving.resume()
 
     def note_sign(self) -> None:
         """The client is not silent, or could not be otherwise."""

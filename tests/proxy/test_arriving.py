@@ -103,6 +103,26 @@ async def test_paused_it_reads_nothing_and_waits_for_nobody(start_front: StartFr
     assert len(pouring.given) == size
 
 
+async def test_a_pause_ends_with_the_body_also_where_all_of_it_had_come(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+
+    class Late(Pouring):
+        async def __call__(self, one: InboundRequest) -> bool:
+            await gate.wait()
+            return await super().__call__(one)
+
+    pouring = Late()
+    pouring.pause_at = 1
+    front = await start_front(pouring)
+    client = await front.connect()
+    await client.send(declared(30_000) + b"x" * 30_000)
+    await eventually(lambda: front.seen and front.seen[0].content.is_eof(), "all has come")
+    gate.set()
+    assert (await client.answer()).status == 200
+    assert len(pouring.given) == 30_000
+    assert (await client.ask(declared(3) + b"xyz")).status == 200
+
+
 async def test_what_comes_after_it_was_stopped_waits_to_be_read(start_front: StartFront) -> None:
     pouring = Pouring()
     front = await begin(start_front, pouring, declared(300_000) + b"x" * 100_000)
