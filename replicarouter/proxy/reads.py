@@ -118,4 +118,5 @@ def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
             exchange.bytes_out += passed
             stream.take(data)
         # They are nobody's any more, and the next stream of this connection may be far away.
+        data = last = second = third = fourth = b""
         del stream, observer, exchange, chunks, held_back, send

@@ -1,5 +1,6 @@
 """The reads of one connection, stream after stream. What becomes of a stream's tokens: `test_event_relay`."""
 
+import weakref
 from typing import Any
 
 import pytest
@@ -108,6 +109,14 @@ def test_one_stream_follows_the_other(connection: Connection, reads: Reads) -> N
         assert stream.sent == [TOKEN] * 2
         assert stream.fed == [TOKEN, LAST_CHUNK]
         assert connection.taken == [b"head"] * turn
+
+
+def test_of_a_stream_that_has_ended_nothing_is_kept(connection: Connection, reads: Reads) -> None:
+    stream = weakref.ref(streaming(connection, reads))
+    for data in (TOKEN, TOKEN, TOKEN, TOKEN, LAST_CHUNK):
+        reads.send(data)
+    assert stream() is None
+    assert [one for one in reads.gi_frame.f_locals.values() if isinstance(one, bytes) and one] == []
 
 
 def test_what_it_keeps_is_known_after_a_read_of_nothing(connection: Connection, reads: Reads) -> None:
