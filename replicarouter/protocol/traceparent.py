@@ -15,7 +15,7 @@ RANDOM = 0x02
 """Flags; all others mean nothing yet and are not passed on in a field of ours."""
 
 IN_A_ROW = 32
-"""New traces that are made at a time: some 50 µs."""
+"""New traces that are made at a time: to make more would hold up the tokens of others."""
 
 _NONE: frozenset[bytes] = frozenset()
 _PARENT = frozenset((b"traceparent",))

@@ -10,7 +10,7 @@ from replicarouter.clock import Clock
 from replicarouter.exchange import CLIENT_GONE, Exchange
 from replicarouter.fleet.ledger import Ledger
 from replicarouter.protocol.headers import usable_request_id
-from replicarouter.protocol.traceparent import IN_A_ROW, TRACEPARENT, TRACESTATE, Tracing
+from replicarouter.protocol.traceparent import TRACEPARENT, TRACESTATE, Tracing
 
 REQUEST_ID = istr("X-Request-Id")
 
@@ -30,15 +30,10 @@ class Register:
         self._tracing = tracing
         self._prefix = f"rr-{secrets.token_hex(4)}-"
         self._serial = itertools.count(1)
-        self._ids: list[str] = []
 
     def make_id(self) -> str:
         """A request id that nobody else has."""
-        if not self._ids:
-            # In a row, as new traces are: one alone takes longer than it should.
-            self._ids = [f"{self._prefix}{next(self._serial):x}" for _ in range(IN_A_ROW)]
-            self._ids.reverse()
-        return self._ids.pop()
+        return f"{self._prefix}{next(self._serial):x}"
 
     def open(self, method: str, path: str, endpoint: str, headers: MultiMapping[str] | None) -> Exchange:
         """Name a request and keep it in flight; what a replica sees as its id is unique among these.
