@@ -116,6 +116,7 @@ def test_of_a_stream_that_has_ended_nothing_is_kept(connection: Connection, read
     for data in (TOKEN, TOKEN, TOKEN, TOKEN, LAST_CHUNK):
         reads.send(data)
     assert stream() is None
+    assert reads.gi_frame is not None
     assert [one for one in reads.gi_frame.f_locals.values() if isinstance(one, bytes) and one] == []
 
 
