@@ -19,9 +19,10 @@ Told = tuple[str, str, bool, Sequence[Item]]
 
 class Desk:
     """One pool's. `needs` is what has to be known of its requests; `learns` says that `sent`, `began` and
-    `finished` are to be called; `turns` is how many replicas it was opened with."""
+    `finished` are to be called; `turns` is how many replicas it was opened with; `stir` is called when there
+    may be news for other workers."""
 
-    __slots__ = ("_sent", "_tallies", "book", "learns", "name", "needs", "policy", "shadow", "turns")
+    __slots__ = ("_sent", "_tallies", "book", "learns", "name", "needs", "policy", "shadow", "stir", "turns")
 
     def __init__(
         self, name: str, policy: Policy, shadow: Shadow | None, book: Book, tallies: Tallies
@@ -32,6 +33,7 @@ class Desk:
         self.name = name
         self.policy = policy
         self.turns = 1
+        self.stir: Callable[[], None] | None = None
         self.place_shadow(shadow)
 
     def replace(self, name: str, policy: Policy) -> None:
@@ -86,6 +88,8 @@ class Desk:
             self.policy.sent(request, replica, now)
         if self.shadow is not None and advice is not None:
             self.shadow.sent(request, exchange, advice, replica, now)
+        if self.stir is not None:
+            self.stir()
 
     def began(self, exchange: Exchange, now: float) -> None:
         """The first content of its answer came."""
@@ -94,6 +98,8 @@ class Desk:
             self.policy.began(*sent, now)
         if self.shadow is not None:
             self.shadow.began(exchange, now)
+        if self.stir is not None:
+            self.stir()
 
     def finished(self, exchange: Exchange, outcome: str, now: float) -> None:
         """Its lease has ended."""
@@ -103,6 +109,8 @@ class Desk:
             self.policy.finished(*sent, told, now)
         if self.shadow is not None:
             self.shadow.finished(exchange, told, now)
+        if self.stir is not None:
+            self.stir()
 
     def remembered(self) -> Remembered:
         """How much its policy and the shadow remember together."""
@@ -125,8 +133,8 @@ class Desks:
     """The desks of all pools, each opened when it is asked for first. `decisions` is where they note what
     they decide.
 
-    Every worker has its own; once told to `share`, what their policies have learned since is to be taken
-    every few milliseconds and brought to all the others. A policy hears from those of its own name alone:
+    Every worker has its own; once told to `share`, they say when their policies may have learned something,
+    which is then to be taken and brought to all the others. A policy hears from those of its own name alone:
     others go by something else, until they have been reloaded, too.
     """
 
@@ -142,6 +150,7 @@ class Desks:
         self.open_book: Callable[[Mapping[str, float], str], Book] = lambda shares, _: Book(shares)
         """Makes a book of callers with these weights; every worker gives it the same name."""
         self._seat: tuple[int, int] | None = None
+        self._stir: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Desk]:
         return iter(self.open.values())
@@ -191,10 +200,12 @@ class Desks:
 
     # Workers
 
-    def share(self, worker: int, workers: int) -> None:
-        """This is worker number `worker` of so many; they hear from each other from now on."""
-        self._seat = worker, workers
+    def share(self, worker: int, workers: int, stir: Callable[[], None]) -> None:
+        """This is worker number `worker` of so many; they hear from each other from now on. `stir` is called
+        when there may be `news`."""
+        self._seat, self._stir = (worker, workers), stir
         for desk in self:
+            desk.stir = stir
             for _, shadow, policy in desk.policies():
                 policy.share(self._ahead(desk.turns), obeyed=not shadow)
 
@@ -246,7 +257,7 @@ class Desks:
         turns = len(pool.replicas)
         shadow = self._make_shadow(self.plan.shadow_for(pool.model), turns)
         desk = Desk(name, self._make(name, turns), shadow, book, self._tallies)
-        desk.turns = turns
+        desk.turns, desk.stir = turns, self._stir
         self.open[pool.model] = desk
         return desk
 

@@ -34,6 +34,7 @@ class Owners:
         self.sharing = False
         """Whether other workers may know more. To be read only."""
         self._ask_others: AskOthers | None = None
+        self._stir: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -43,6 +44,8 @@ class Owners:
         self._keep(response_id, replica)
         if self._news is not None:
             self._news.append((response_id, replica.name))
+        if self._stir is not None:
+            self._stir()
 
     def find(self, response_id: str) -> Replica | None:
         """Who made this response; None when it is not known."""
@@ -82,11 +85,12 @@ class Owners:
 
     # Workers
 
-    def share(self, ask_others: AskOthers | None = None) -> None:
-        """Collect what is learned from now on for the other workers, and ask them for what is not known."""
+    def share(self, ask_others: AskOthers | None = None, stir: Callable[[], None] | None = None) -> None:
+        """Collect what is learned from now on for the other workers, and ask them for what is not known.
+        `stir` is called when there are `news`."""
         self._news = deque(maxlen=self._capacity)
         self.sharing = True
-        self._ask_others = ask_others
+        self._ask_others, self._stir = ask_others, stir
 
     def news(self) -> Sequence[Made]:
         """What was learned since this was asked last."""

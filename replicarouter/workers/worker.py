@@ -37,14 +37,12 @@ from replicarouter.telemetry.exposition import CONTENT_TYPE
 from replicarouter.telemetry.lag import LoopLag
 from replicarouter.telemetry.metrics import Metrics
 from replicarouter.telemetry.recent import Ended
-from replicarouter.workers.bus import Answerer, Bus, Hear, packed
+from replicarouter.workers.bus import Answerer, Bus, Hear
 from replicarouter.workers.floors import Looks
 from replicarouter.workers.messenger import Messenger
+from replicarouter.workers.teller import Teller
 
 log = logging.getLogger(__name__)
-
-NEWS_PERIOD = 0.02
-"""Seconds after which the other workers hear what a policy has learned here."""
 
 GC_THRESHOLD = 20_000
 """Allocations between two looks of the cycle collector: a request leaves hardly any cycles behind."""
@@ -98,8 +96,9 @@ class Post:
         )
         self._plane = plane = Plane(settings, self._surroundings(aliases, beginning.workers))
         plane.recent.tell = self._failures.append
-        plane.desks.share(seat.index, beginning.workers)
-        plane.owners.share(self._ask_for_maker)
+        teller = Teller(seat.index, bus, plane.desks, plane.owners)
+        plane.desks.share(seat.index, beginning.workers, teller.stir)
+        plane.owners.share(self._ask_for_maker, teller.stir)
         plane.decisions.share(beginning.workers)
         self._fleet.listeners += plane.open()
         self._mirror = Mirror(self._fleet, plane.forget_connections)
@@ -166,7 +165,6 @@ class Post:
             return
         self._tasks.start(self._lag.watch(), "event loop lag")
         self._tasks.start(every(TICK, self._tick, "tell the keeper"), "tell the keeper")
-        self._tasks.start(self._tell_news(), "tell the other workers")
         # What lives now lives for ever: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -241,15 +239,6 @@ class Post:
         failures, decisions = [*self._failures], self._plane.decisions.news()
         self._failures.clear()
         self._bus.send("tick", failures, decisions, dict(self._plane.desks.remembered()))
-
-    async def _tell_news(self) -> None:
-        """For ever; seldom while nothing happens."""
-        plane = self._plane
-        while True:
-            told, made = plane.desks.news(), plane.owners.news()
-            if told or made:
-                self._bus.send("pass on", packed("news", self._seat.index, told, made))
-            await asyncio.sleep(NEWS_PERIOD if self._ledger.in_flight else TICK)
 
     # What is asked of the router itself
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from replicarouter.admission.decisions import Decisions
 from replicarouter.admission.desk import Desks
 from replicarouter.admission.grants import QueueRules
@@ -312,6 +314,24 @@ def test_what_policies_and_shadows_learn_is_told_with_their_names_and_models() -
     assert scene.desks.news() == []
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_it_is_said_when_policies_may_have_learned_something(early: bool) -> None:
+    stirred: list[str] = []
+    scene = TwoPools(talking(shadow="random"))
+    if early:
+        for pool in scene.fleet.pools.values():
+            scene.desks.of(pool)
+    scene.desks.share(0, 2, lambda: stirred.append("stirred"))
+    lease = scene.one.granted()
+    assert len(stirred) == 1
+    scene.one.admission.first_content(lease.exchange)
+    assert len(stirred) == 2
+    scene.one.give_back(lease)
+    assert len(stirred) == 3
+    scene.other.granted()
+    assert len(stirred) == 4
+
+
 def test_news_open_the_desk_that_they_are_for() -> None:
     fleet = a_fleet("a", "b")
     desks = desks_for(a_plan())
@@ -353,9 +373,9 @@ def test_policies_are_shared_whether_they_are_there_or_come_later() -> None:
     first = desks.of(scene.pool).policy
     assert isinstance(first, Talking)
     assert first.ahead == -1
-    desks.share(1, 2)
+    desks.share(1, 2, lambda: None)
     assert first.ahead == 2
-    desks.share(3, 4)
+    desks.share(3, 4, lambda: None)
     scene.admission.reconfigure(talking(shadow="random"), QueueRules(100, 0.0))
     assert (talker(desks).ahead, whisperer(desks).ahead) == (3, 3)
     assert (talker(desks).obeyed, whisperer(desks).obeyed) == (True, False)

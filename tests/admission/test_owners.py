@@ -58,6 +58,16 @@ def test_what_was_learned_since_is_told_once_and_only_where_it_is_shared() -> No
     assert alone.all() == [("resp_1", "a"), ("resp_2", "a")]
 
 
+def test_it_is_said_when_there_are_news() -> None:
+    stirred: list[str] = []
+    owners, fleet = Owners(), a_fleet("a")
+    owners.share(stir=lambda: stirred.append("stirred"))
+    owners.hear([("resp_1", "a")], fleet)
+    assert stirred == []
+    owners.learn("resp_2", named(fleet, "a"))
+    assert stirred == ["stirred"]
+
+
 def test_who_has_heard_knows_who_made_it_and_does_not_tell_it_again() -> None:
     owners, fleet = Owners(capacity=3), a_fleet("a", "b")
     owners.share()
