@@ -35,7 +35,7 @@ from replicarouter.fleet.registry import Fleet, FleetListener
 from replicarouter.fleet.replica import Replica
 from replicarouter.protocol.endpoints import Endpoints
 from replicarouter.proxy.aiohttp_connector import Connector
-from replicarouter.proxy.aiohttp_internals import FrontServer
+from replicarouter.proxy.aiohttp_server import FrontServer
 from replicarouter.proxy.common_memory import CommonBodyMemory
 from replicarouter.proxy.common_slots import CommonSlots
 from replicarouter.proxy.courier import Courier, Roads, Verdicts

@@ -25,8 +25,8 @@ CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep
 
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
 INTERNALS = (
-    *("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_internals", "proxy.aiohttp_payload"),
-    "proxy.asyncio_internals",
+    *("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_errors", "proxy.aiohttp_internals"),
+    *("proxy.aiohttp_payload", "proxy.aiohttp_server", "proxy.asyncio_internals"),
 )
 AIOHTTP_BESIDES = {
     ("proxy.arriving", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",
@@ -52,6 +52,7 @@ TESTED_ELSEWHERE = {
     "plane": "test_app.py",
     "policies": "policies/test_contract.py",
     "policies.base": "policies/test_contract.py",
+    "proxy.aiohttp_server": "proxy/test_aiohttp_internals.py",
     "proxy.caller": "journeys/test_streaming.py",
     "proxy.courier": "journeys/test_refusals.py",
     "proxy.errand": "journeys/test_refusals.py",

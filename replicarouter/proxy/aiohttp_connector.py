@@ -8,6 +8,7 @@ import asyncio
 import errno
 import functools
 import os
+import select
 import socket
 import sys
 from collections import deque
@@ -64,6 +65,7 @@ class ReplicaConnection(Straight, ResponseHandler):
         # The transport looks this up once, when it is made.
         self.data_received = self._reads.send  # type: ignore[assignment,method-assign]
         self._straight: socket.socket | None = None
+        self._ready: Callable[[int], object] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with an empty connection."""
@@ -78,6 +80,20 @@ class ReplicaConnection(Straight, ResponseHandler):
             self.close()
         else:
             self.receiver.feed(data)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing has come of its replica, nor the end of it, that was not read yet. Of an open one.
+
+        Where a replica closes the connection right behind its answer, another request for which it is taken
+        may be faster than the event loop.
+        """
+        if self._ready is None:
+            assert self.transport is not None
+            poll = select.poll()
+            poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+            self._ready = poll.poll
+        return not self._ready(0)
 
     def settle(self) -> None:
         """Have a stream begin or end, and its exchange and observer know what only its reads know yet."""
@@ -191,11 +207,12 @@ class Connector(TCPConnector):
             transport = protocol.transport
             fresh = limit is None or monotonic() - since <= limit
             if fresh and transport is not None and not transport.is_closing():
-                self._acquired.add(protocol)
-                if self._limit_per_host:
-                    self._acquired_per_host[key].add(protocol)
                 pooled: Pooled = protocol.pooled  # type: ignore[attr-defined] # All are of our kind.
-                return pooled
+                if pooled.protocol.quiet:
+                    self._acquired.add(protocol)
+                    if self._limit_per_host:
+                        self._acquired_per_host[key].add(protocol)
+                    return pooled
             protocol.close()
         return None
 

@@ -1,4 +1,4 @@
-"""All that the router uses of aiohttp's server beyond its documented API, in one place.
+"""All that the router uses of aiohttp's connections of clients beyond its documented API, in one place.
 
 `tests/proxy/test_aiohttp_internals.py` fails when a release changes any of it; the version range in
 pyproject.toml says which releases were seen.
@@ -6,87 +6,32 @@ pyproject.toml says which releases were seen.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
-from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import StreamResponse
-from aiohttp.web_server import Server
 
-from replicarouter.errors import HeadersTooLarge, MalformedRequest, RequestTimeout, RouterError
-from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, KnownHeads, WholeBody
-from replicarouter.proxy.outbox import Outbox
+from replicarouter.errors import RequestTimeout
+from replicarouter.proxy.aiohttp_errors import complaint
+from replicarouter.proxy.inbound import NO_HEAD, Ahead, Heading, InboundRequest, WholeBody
 from replicarouter.proxy.session import Farewell, Session
 from replicarouter.proxy.straight import Straight
-from replicarouter.proxy.wakes import Wakes
-from replicarouter.proxy.write_watch import WriteWatch, unwritten
+from replicarouter.proxy.write_watch import WriteWatch
 from replicarouter.tls import bound_buffers
 from replicarouter.words import counted
 
-__all__ = ("ClientConnection", "FrontServer", "InboundRequest", "RequestHead", "Session")
+if TYPE_CHECKING:
+    from replicarouter.proxy.aiohttp_server import FrontServer
+
+__all__ = ("ClientConnection", "InboundRequest", "RequestHead", "Session")
 SPARING = 65536
 """Bytes of a body passed on while it arrives that may wait here before its client is told to slow down."""
 
 RequestHead = RawRequestMessage
 """A request's head as parsed."""
-
-Handler = Callable[[InboundRequest], Awaitable[bool]]
-"""Answers a request; whether the connection may serve another one."""
-
-
-class FrontServer(Server):
-    """aiohttp's server, making connections of our kind and cancelling handlers whose client left."""
-
-    def __init__(
-        self,
-        handler: Handler,
-        refuse: Callable[["ClientConnection", RouterError], None],
-        *,
-        head_timeout: float,
-        write_timeout: float,
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__(_unused, handler_cancellation=True)
-        self._options = options
-        self.handle = handler
-        self.refuse = refuse
-        self.known_heads = KnownHeads()
-        self.wakes = Wakes(self._loop)
-        self.outbox = Outbox(self._loop, self.wakes.coming)
-        self.head_timeout = head_timeout
-        self.write_timeout = write_timeout
-        self.on_connection: Callable[[], None] | None = None
-
-    @property
-    def unwritten(self) -> int:
-        """Bytes of answers that clients have yet to take."""
-        transports = [connection.transport for connection in self.connections]
-        return sum(unwritten(one) for one in transports if one is not None)
-
-    @property
-    def in_use(self) -> int:
-        """Connections of clients."""
-        return len(self._connections)
-
-    def close_idle(self) -> None:
-        """Close the connections of clients that have been answered and ask for nothing."""
-        for connection in self.connections:
-            if isinstance(connection, ClientConnection) and connection.idle:
-                connection.force_close()
-
-    def __call__(self) -> "ClientConnection":
-        """A protocol for a new client connection."""
-        return ClientConnection(self, self._loop, self._options)
-
-
-async def _unused(request: BaseRequest) -> StreamResponse:
-    """aiohttp's own request loop, which would call this, is replaced below."""
-    raise NotImplementedError(request)
 
 
 class ClientConnection(Straight, RequestHandler):
@@ -94,11 +39,13 @@ class ClientConnection(Straight, RequestHandler):
 
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
-        *("_payload", "_session", "_straight", "_wakes", "_write_watch", "full", "on_writable"),
-        *("outbox", "peer", "task"),
+        *("_payload", "_session", "_straight", "_wakes", "_write_watch", "full", "lookout"),
+        *("_descriptor", "on_writable", "outbox", "peer", "streamed", "task"),
     )
 
-    def __init__(self, front: FrontServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
+    def __init__(
+        self, front: "FrontServer", loop: asyncio.AbstractEventLoop, options: dict[str, Any]
+    ) -> None:
         options = {"access_log": None, "auto_decompress": False, **options}
         super().__init__(front, loop=loop, **options)
         self._messages = Ahead()  # type: ignore[assignment]
@@ -110,6 +57,9 @@ class ClientConnection(Straight, RequestHandler):
         self._known_heads = front.known_heads
         self.outbox = front.outbox
         self._wakes = front.wakes
+        self.lookout = front.lookout
+        self.streamed = False
+        self._descriptor = -1
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
         self._straight: socket.socket | None = None
@@ -179,6 +129,8 @@ class ClientConnection(Straight, RequestHandler):
         """What a request is waited for with; aiohttp says no more than that something has come."""
         if self._head_begun and self._head_timer is None:
             self._expect_head()
+        if self.streamed:
+            self._expect_another()
         come: asyncio.Future[InboundRequest | None] = self._loop.create_future()
         self._waiter = come  # type: ignore[assignment]
         return come
@@ -191,7 +143,7 @@ class ClientConnection(Straight, RequestHandler):
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
         if not isinstance(message, RawRequestMessage):
-            self._front.refuse(self, _parse_error(message.exc))
+            self._front.refuse(self, complaint(message.exc))
             return None
         return InboundRequest(Heading(message), payload, self)
 
@@ -229,12 +181,7 @@ class ClientConnection(Straight, RequestHandler):
         if transport is None or self._eof or not transport.can_write_eof():
             return
         self._session = farewell = Farewell(self._loop.create_future())
-        # Where the client has reset the connection asyncio's own transport raises what the system says of it.
-        with suppress(TimeoutError, OSError):
-            transport.write_eof()
-            transport.resume_reading()
-            async with asyncio.timeout(self._lingering_time):
-                await farewell.client_left
+        await farewell.bid(transport, self._lingering_time)
 
     async def _drop_rest(self, payload: StreamReader | WholeBody) -> None:
         """Read on a while after an early answer: closing on unread bytes could destroy the answer."""
@@ -298,6 +245,20 @@ class ClientConnection(Straight, RequestHandler):
         request = InboundRequest(self._known_head.heading, WholeBody(body), self)
         self._wakes.wake(self, waiter, request)
 
+    def _expect_another(self) -> None:
+        """A stream has ended, and its client may go on at once."""
+        self.streamed = False
+        straight = self.straight()
+        if straight is not None and self.transport is not None:
+            self._descriptor = straight.fileno()
+            self.lookout.expect(self._descriptor, self._come)
+
+    def _come(self) -> None:
+        """Something has come that was expected; the loop would have read it later."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done() and (data := self.unread()):
+            self.data_received(data)
+
     def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:
         """Parse; a head that has begun must end in time. `parts` of the head, if this may be a whole
         request."""
@@ -349,6 +310,7 @@ class ClientConnection(Straight, RequestHandler):
         self._head_came()
         self._write_watch.stop()
         self.on_writable = None
+        self.lookout.forget(self._descriptor)
         self._let_go()
         if self._session is not None:
             # It knows best how it has ended; its handler returns by itself.
@@ -390,11 +352,3 @@ class ClientConnection(Straight, RequestHandler):
             error = RequestTimeout(f"The request's head was not complete after {counted(limit, 'second')}.")
             self._front.refuse(self, error)
         self.force_close()
-
-
-def _parse_error(error: BaseException | None) -> RouterError:
-    if isinstance(error, LineTooLong):
-        return HeadersTooLarge("A header field is too large (setting max_header_bytes).")
-    if isinstance(error, BadHttpMessage) and "Too many headers" in error.message:
-        return HeadersTooLarge("There are too many header fields (setting max_headers).")
-    return MalformedRequest("This is not a well-formed HTTP/1.1 request.")

@@ -7,7 +7,7 @@ import socket
 import ssl
 
 from replicarouter.errors import CannotListen
-from replicarouter.proxy.aiohttp_internals import FrontServer
+from replicarouter.proxy.aiohttp_server import FrontServer
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.tasks import TaskSet
 

@@ -48,6 +48,7 @@ class EventRelay(Relay):
         transport = self._client.transport
         assert transport is not None
         observer, held_back = self._observer, transport.get_write_buffer_size
+        lookout = self._client.lookout
         return Path(
             observer,
             observer.exchange,
@@ -56,6 +57,8 @@ class EventRelay(Relay):
             self._socket.send,
             observer.clock,
             observer.gaps,
+            lookout.expected,
+            lookout.look,
         )
 
     @property
@@ -82,6 +85,7 @@ class EventRelay(Relay):
             protocol.stream = None
             protocol.settle()
             self._observer.exchange.on_refresh = None
+            self._client.streamed = True
 
     def _write_head(self, data: bytes) -> None:
         """Past the transport: the first token is with it."""

@@ -1,7 +1,7 @@
 """What a replica's connection reads: the tokens of a stream in a loop of their own, all else step by step."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from types import GeneratorType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
@@ -22,7 +22,8 @@ tell the exchange and the observer of that what only it knows."""
 
 class Path(NamedTuple):
     """Where the tokens of a stream go: who watches them for which exchange, what walks over their framing,
-    how many bytes wait in front of them, and who sends them past those; what times them, into what."""
+    how many bytes wait in front of them, and who sends them past those; what times them, into what; who may
+    be waited for, and what looks for them then."""
 
     observer: "Observer"
     exchange: Exchange
@@ -31,6 +32,8 @@ class Path(NamedTuple):
     send: Callable[[bytes], int]
     clock: Clock
     gaps: Histogram
+    expected: Collection[object]
+    look: Callable[[], None]
 
 
 class Stream(Protocol):
@@ -71,6 +74,11 @@ def reads_of(connection: Connection) -> Reads:
     return reads
 
 
+def _is_whole(data: bytes) -> bool:
+    """Whether a read is a chunk and nothing else."""
+    return _size_of(data[:LINE]) == len(data) and data[-2:] == b"\r\n"
+
+
 def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
     while True:
         stream = connection.stream
@@ -79,18 +87,17 @@ def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
             connection.take(data)
             continue
         # In the frame it stands side by side what every token needs.
-        observer, exchange, chunks, held_back, send, clock, gaps = stream.path()
+        observer, exchange, chunks, held_back, send, clock, gaps, expected, look = stream.path()
         bounds, counts, sums = gaps.bounds, gaps.counts, gaps.sums
         while connection.stream is stream:
             data = yield
-            size = len(data)
-            whole = _size_of(data[:LINE]) == size and data[-2:] == b"\r\n"
-            if not whole or not chunks.between or not observer.settled or held_back():
+            if not _is_whole(data) or not chunks.between or not observer.settled or held_back():
                 stream.take(data)
                 continue
             last, second, third = observer.last, observer.second, observer.third
             last_at = exchange.last_byte_at
-            passed = 0
+            size, passed = len(data), 0
+            whole = True
             while whole:
                 fourth = third
                 third = second
@@ -110,6 +117,8 @@ def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
                     stream.write_later(data[sent:])
                     data = b""
                     break
+                if expected:
+                    look()
                 data = yield
                 size = len(data)
                 whole = _size_of(data[:LINE]) == size and data[-2:] == b"\r\n"
@@ -119,4 +128,4 @@ def _take_reads(connection: Connection) -> Generator[None, bytes, None]:
             stream.take(data)
         # They are nobody's any more, and the next stream of this connection may be far away.
         data = last = second = third = fourth = b""
-        del stream, observer, exchange, chunks, held_back, send
+        del stream, observer, exchange, chunks, held_back, send, expected, look

@@ -1,6 +1,7 @@
 """Who gets the bytes of a client's connection once it no longer speaks HTTP."""
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 
@@ -21,6 +22,15 @@ class Farewell:
 
     def __init__(self, client_left: "asyncio.Future[None]") -> None:
         self.client_left = client_left
+
+    async def bid(self, transport: asyncio.Transport, seconds: float) -> None:
+        """Show the client the end, and wait at most so long until it has left."""
+        # Where the client has reset the connection asyncio's own transport raises what the system says of it.
+        with suppress(TimeoutError, OSError):
+            transport.write_eof()
+            transport.resume_reading()
+            async with asyncio.timeout(seconds):
+                await self.client_left
 
     def take(self, data: bytes) -> None:
         """It is of no interest any more."""

@@ -1,8 +1,11 @@
 """Writing to a TCP connection past its transport: that spares its part of the work, and with uvloop before
-0.23 the wait for the end of the loop's turn."""
+0.23 the wait for the end of the loop's turn. And reading what it has not read yet."""
 
 import asyncio
 import socket
+
+MOST_READ = 65536
+"""Bytes that are read past a transport at a time."""
 
 
 def straight_to(transport: asyncio.BaseTransport | None) -> socket.socket | None:
@@ -33,6 +36,15 @@ class Straight:
             # A slot of the protocol: two bases with slots of their own cannot be put together.
             self._straight = straight_to(self.transport)  # type: ignore[misc]
         return self._straight
+
+    def unread(self) -> bytes:
+        """What has come that the transport has not read yet, but for the end of the connection."""
+        if self._straight is None:
+            return b""
+        try:
+            return self._straight.recv(MOST_READ)
+        except OSError:
+            return b""
 
     def _let_go(self) -> None:
         if self._straight is not None:

@@ -10,7 +10,8 @@ import uvloop
 
 from replicarouter.errors import RouterError
 from replicarouter.protocol.answer import LocalAnswer
-from replicarouter.proxy.aiohttp_internals import ClientConnection, FrontServer, Handler, InboundRequest
+from replicarouter.proxy.aiohttp_internals import ClientConnection, InboundRequest
+from replicarouter.proxy.aiohttp_server import FrontServer, Handler
 from replicarouter.proxy.answers import write_answer
 from tests.fakes.client import HOST, Client
 

@@ -20,9 +20,9 @@ from aiohttp.connector import BaseConnector, Connection
 from replicarouter.proxy.aiohttp_connector import Connector, Pooled, ReplicaConnection
 from replicarouter.proxy.descriptors import Descriptors
 from tests.fakes.certificates import Authority, trusting
-from tests.fakes.client import chat
+from tests.fakes.client import HOST, chat
 from tests.fakes.replica import OK, FakeReplica
-from tests.fakes.wire import eventually
+from tests.fakes.wire import LINGER_NOT_AT_ALL, eventually
 
 # Names and signatures
 
@@ -178,6 +178,35 @@ async def test_a_closed_connection_is_not_taken(connector: Connector) -> None:
         replica.reset_all()
         await eventually(lambda: protocol.transport is None, "it is closed")
         assert connector.take_idle(template.connection_key) is None
+
+
+@pytest.mark.parametrize("how", ["closes", "speaks", "breaks off"])
+async def test_a_connection_is_not_taken_on_which_something_has_come_that_was_not_read_yet(
+    connector: Connector, how: str
+) -> None:
+    with socket.create_server((HOST, 0)) as server:
+        template = connector.template(f"http://{HOST}:{server.getsockname()[1]}")
+        connections = [await connector.open(template, NO_TIMEOUT) for _ in range(2)]
+        peers = [server.accept()[0] for _ in range(2)]
+        for connection in connections:
+            connection.release()
+        first, other = (connection.protocol for connection in connections)
+        if how == "speaks":
+            peers[0].send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        elif how == "breaks off":
+            peers[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT_AT_ALL)
+        if how != "speaks":
+            peers[0].close()
+        # The event loop has read nothing since.
+        assert first.transport is not None
+        assert not first.transport.is_closing()
+        assert (first.quiet, other.quiet) == (False, True)
+        taken = connector.take_idle(template.connection_key)
+        assert taken is not None
+        assert taken.protocol is other
+        await eventually(lambda: first.transport is None, "it is closed")
+        for peer in peers:
+            peer.close()
 
 
 async def test_a_connection_that_was_idle_for_too_long_is_not_taken() -> None:

@@ -27,6 +27,10 @@ from tests.fakes.wire import PeerGone, eventually
 from tests.proxy.conftest import Front, StartFront, answer, hang
 
 GET = request("GET", "/x")
+POST = request("POST", "/x", b"{}")
+
+KNOWN = 3
+"""Requests after which a head is known: all but the first may be two in a row."""
 
 # Names and signatures
 
@@ -219,6 +223,112 @@ async def test_a_handler_that_says_so_ends_the_connection(start_front: StartFron
     assert len((await client.ask(GET)).body.entity) == 500_000
     assert await client.gone() == "fin"
     await eventually(lambda: not front.connections, "nothing is left of it")
+
+
+# Clients that ask again
+
+
+async def stream(request: InboundRequest) -> bool:
+    """Answer as if that had been the end of a stream."""
+    request.client.streamed = True
+    return answer(request)
+
+
+async def waiting(front: Front, requests: int) -> tuple[socket.socket, ClientConnection]:
+    """A client that has had so many answers, and its connection, which waits for more."""
+    loop = asyncio.get_running_loop()
+    client = socket.create_connection(("127.0.0.1", front.port))
+    client.setblocking(False)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for count in range(1, requests + 1):
+        await loop.sock_sendall(client, POST)
+        await eventually(lambda: len(front.seen) == count, "it is taken")  # noqa: B023
+        await eventually(lambda: [one for one in front.connections if one.idle], "it waits")
+        assert (await loop.sock_recv(client, 4096)).endswith(b"ok")
+    (connection,) = front.connections
+    return client, connection
+
+
+async def in_one_step(*steps: Callable[[], object]) -> list[object]:
+    """Do all of this while the event loop reads nothing."""
+    done: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(lambda: done.set_result([step() for step in steps]))
+    return await done
+
+
+async def test_behind_a_stream_a_request_can_be_had_before_the_loop_reads_it(start_front: StartFront) -> None:
+    front = await start_front(stream)
+    client, connection = await waiting(front, KNOWN)
+    lookout = front.server.lookout
+    with client:
+        seen = await in_one_step(lambda: client.send(POST), lookout.look, lambda: len(front.seen))
+        assert seen[-1] == KNOWN + 1
+        await eventually(lambda: connection.idle, "it is answered")
+        assert (await asyncio.get_running_loop().sock_recv(client, 4096)).endswith(b"ok")
+
+
+async def test_it_is_the_same_request_with_a_head_that_is_not_known(start_front: StartFront) -> None:
+    front = await start_front(stream)
+    client, _ = await waiting(front, 1)
+    other = request("POST", "/other", b"[1]")
+    with client:
+        await in_one_step(lambda: client.send(other), front.server.lookout.look)
+        await eventually(lambda: len(front.seen) == 2, "it is taken")
+    assert front.seen[-1].heading.path == "/other"
+    assert await front.seen[-1].content.readany() == b"[1]"
+
+
+async def test_of_a_request_that_is_cut_the_loop_reads_the_rest(start_front: StartFront) -> None:
+    front = await start_front(stream)
+    client, connection = await waiting(front, KNOWN)
+    with client:
+        _, _, idle = await in_one_step(
+            lambda: client.send(POST[:9]), front.server.lookout.look, lambda: connection.idle
+        )
+        assert not idle
+        client.send(POST[9:])
+        await eventually(lambda: len(front.seen) == KNOWN + 1, "it is whole")
+
+
+async def test_who_was_read_by_the_loop_is_not_read_again(start_front: StartFront) -> None:
+    gate = asyncio.Event()
+
+    async def stream_once(request: InboundRequest) -> bool:
+        if len(front.seen) > 1:
+            await gate.wait()
+        return await stream(request)
+
+    front = await start_front(stream_once)
+    client, connection = await waiting(front, 1)
+    with client:
+        client.send(POST)
+        await eventually(lambda: len(front.seen) == 2, "the loop has read it")
+        *_, unread = await in_one_step(
+            lambda: client.send(POST), front.server.lookout.look, connection.unread
+        )
+        assert unread == POST
+        assert len(front.seen) == 2
+        gate.set()
+
+
+@pytest.mark.parametrize("looks", [True, False])
+async def test_a_client_that_leaves_behind_its_stream_has_left(start_front: StartFront, looks: bool) -> None:
+    front = await start_front(stream)
+    client, connection = await waiting(front, 1)
+    await in_one_step(client.close, *[front.server.lookout.look] * looks)
+    await eventually(lambda: connection.transport is None, "it is lost")
+    assert not front.server.lookout.expected
+    assert len(front.seen) == 1
+
+
+async def test_a_client_that_asks_and_leaves_is_not_answered(start_front: StartFront) -> None:
+    async def stream_then_hang(request: InboundRequest) -> bool:
+        return await (stream(request) if len(front.seen) <= KNOWN else hang(request))
+
+    front = await start_front(stream_then_hang)
+    client, _ = await waiting(front, KNOWN)
+    await in_one_step(lambda: client.send(POST), front.server.lookout.look, client.close)
+    await eventually(lambda: front.cancelled == 1, "its handler is cancelled")
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])

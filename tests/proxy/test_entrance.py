@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from replicarouter.proxy.aiohttp_internals import FrontServer, Handler, InboundRequest
+from replicarouter.proxy.aiohttp_internals import InboundRequest
+from replicarouter.proxy.aiohttp_server import FrontServer, Handler
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.proxy.entrance import Entrance
 from tests.fakes.client import HOST, Client, request

@@ -14,6 +14,7 @@ import pytest
 from replicarouter.exchange import Exchange
 from replicarouter.protocol.response_head import parse_head
 from replicarouter.proxy.event_relay import EventRelay, relay_of
+from replicarouter.proxy.lookout import Lookout
 from replicarouter.proxy.observe import Observer, StoredResponseObserver
 from replicarouter.proxy.reads import Stream, reads_of
 from replicarouter.proxy.relay import Relay
@@ -105,7 +106,12 @@ class Side:
             end.setblocking(False)
         self.transport = Transport(router)
         self.connection = SimpleNamespace(
-            transport=self.transport, full=False, on_writable=None, straight=lambda: router
+            transport=self.transport,
+            full=False,
+            on_writable=None,
+            straight=lambda: router,
+            lookout=Lookout(self.clock),
+            streamed=False,
         )
         link = SimpleNamespace(protocol=self.protocol, transport=self.transport)
         caller = SimpleNamespace(connection=self.connection, modern=True)
@@ -307,6 +313,14 @@ def test_the_end_of_an_answer_is_written_with_the_others_of_the_turn(side: Make)
     whole = side(EventRelay, rest=STREAM)
     assert whole.outcome == [None]
     assert whole.transport.waiting == b"head" + STREAM
+
+
+def test_its_client_may_ask_again_when_it_has_ended(side: Make) -> None:
+    ours = side(EventRelay)
+    for data in in_chunks(STREAM):
+        assert not ours.connection.streamed
+        ours.feed(data)
+    assert ours.connection.streamed
 
 
 def test_nothing_is_relayed_behind_the_end(both: Both) -> None:

@@ -42,12 +42,25 @@ class Stream:
         self.fed: list[bytes] = []
         self.later: list[bytes] = []
         self.room = 1 << 20
+        self.expected: set[str] = set()
+        self.looked: list[int] = []
 
     def path(self) -> Path:
         observer = self.observer
         return Path(
-            observer, observer.exchange, self.chunks, lambda: 0, self.send, observer.clock, Histogram((1.0,))
+            observer,
+            observer.exchange,
+            self.chunks,
+            lambda: 0,
+            self.send,
+            observer.clock,
+            Histogram((1.0,)),
+            self.expected,
+            self.look,
         )
+
+    def look(self) -> None:
+        self.looked.append(len(self.sent))
 
     def send(self, data: bytes) -> int:
         self.sent.append(data[: self.room])
@@ -109,6 +122,16 @@ def test_one_stream_follows_the_other(connection: Connection, reads: Reads) -> N
         assert stream.sent == [TOKEN] * 2
         assert stream.fed == [TOKEN, LAST_CHUNK]
         assert connection.taken == [b"head"] * turn
+
+
+def test_behind_each_token_it_is_looked_for_who_is_expected(connection: Connection, reads: Reads) -> None:
+    stream = streaming(connection, reads)
+    for expected in ((), ("one", "other"), ("other",), ()):
+        stream.expected.clear()
+        stream.expected.update(expected)
+        for _ in range(2):
+            reads.send(TOKEN)
+    assert stream.looked == [3, 4, 5, 6]
 
 
 def test_of_a_stream_that_has_ended_nothing_is_kept(connection: Connection, reads: Reads) -> None:

@@ -109,6 +109,24 @@ async def test_so_it_is_with_a_client(start_front: StartFront) -> None:
     assert straight.fileno() == -1
 
 
+async def test_what_has_come_can_be_read_before_the_transport_does(start_front: StartFront) -> None:
+    front = await start_front()
+    client = await front.connect()
+    await client.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    await eventually(lambda: [one for one in front.connections if one.idle], "it was answered")
+    connection = front.seen[0].client
+    assert connection.unread() == b""
+    assert connection.straight() is not None
+    assert connection.unread() == b""
+    await client.send(b"next")
+    assert connection.unread() == b"next"
+    assert connection.unread() == b""
+    client.leave()
+    assert connection.unread() == b""
+    await eventually(lambda: connection.transport is None, "it is lost")
+    assert connection.unread() == b""
+
+
 async def test_nothing_goes_past_tls(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue()
     loop = asyncio.get_running_loop()
