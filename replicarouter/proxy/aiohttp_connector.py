@@ -86,7 +86,7 @@ class ReplicaConnection(Straight, ResponseHandler):
         """Whether nothing has come of its replica, nor the end of it, that was not read yet. Of an open one.
 
         Where a replica closes the connection right behind its answer, another request for which it is taken
-        may be faster than the event loop.
+        in the same turn may be faster than the event loop. In later turns the loop has looked.
         """
         if self._ready is None:
             assert self.transport is not None
@@ -143,19 +143,22 @@ class Pooled:
     """The right to use one connection. There is one object for each connection, for all its uses: to make
     one of aiohttp's own for every request costs as much as to find the connection.
 
-    `link` is whatever its user keeps with it from one use to the next.
+    `link` is whatever its user keeps with it from one use to the next; `rested_from` is the turn of the
+    event loop in which the last one ended.
     """
 
-    __slots__ = ("_connector", "_key", "link", "protocol")
+    __slots__ = ("_connector", "_key", "link", "protocol", "rested_from")
 
     def __init__(self, connector: "Connector", key: ConnectionKey, protocol: ReplicaConnection) -> None:
         self._connector = connector
         self._key = key
         self.protocol = protocol
         self.link: Any = None
+        self.rested_from = -1
 
     def release(self) -> None:
         """Give the connection back to the pool."""
+        self.rested_from = self._connector.turn()
         self._connector.give_back(self._key, self.protocol)
 
     def close(self) -> None:
@@ -180,6 +183,8 @@ class Connector(TCPConnector):
         )
         make: type[ResponseHandler] = ReplicaConnection
         self._factory = functools.partial(make, loop=self._loop)
+        self._turn = 0
+        self._turn_ends = False
         self._descriptors = descriptors
         if descriptors is not None:
             descriptors.count(lambda: self.in_use)
@@ -192,6 +197,17 @@ class Connector(TCPConnector):
     def template(self, url: str) -> ClientRequest:
         """What the connector wants to know of a replica's address; made once, used for every request."""
         return ClientRequest("POST", URL(url), loop=self._loop)
+
+    def turn(self) -> int:
+        """The number of this turn of the event loop, among those that are asked for."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+        return self._turn
+
+    def _end_turn(self) -> None:
+        self._turn += 1
+        self._turn_ends = False
 
     def take_idle(self, key: ConnectionKey) -> Pooled | None:
         """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
@@ -208,7 +224,7 @@ class Connector(TCPConnector):
             fresh = limit is None or monotonic() - since <= limit
             if fresh and transport is not None and not transport.is_closing():
                 pooled: Pooled = protocol.pooled  # type: ignore[attr-defined] # All are of our kind.
-                if pooled.protocol.quiet:
+                if pooled.rested_from != self._turn or pooled.protocol.quiet:
                     self._acquired.add(protocol)
                     if self._limit_per_host:
                         self._acquired_per_host[key].add(protocol)
