@@ -107,12 +107,19 @@ class AccessLog:
             return
         assert self._ready is not None
         handler, lines = self._ready
+        ready: list[str] = []
         for exchange, at in kept:
             line = lines.line(exchange, at)
+            if line and exchange.outcome == OK:
+                ready.append(line)
+                continue
+            handler.write(ready, spare=True)
+            ready = []
             if line:
-                handler.write(line, spare=exchange.outcome == OK)
+                handler.write([line], spare=False)
             else:
                 self._handle(exchange, at)
+        handler.write(ready, spare=True)
 
     def _left_out(self, exchange: Exchange) -> bool:
         """Whether this success is not among those that get a line."""

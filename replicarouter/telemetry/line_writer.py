@@ -27,8 +27,10 @@ FINAL = frozenset((errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE, e
 """Errors after which nobody can read again; after any other the next write may succeed."""
 
 
-_Line = tuple[bytes, int]
-"""Its text, and of how many dropped lines it tells."""
+_NEWLINE = b"\n"
+
+_Piece = tuple[bytes, int, int]
+"""Whole lines, how many, and of how many dropped lines they tell."""
 
 
 class LineWriter:
@@ -40,7 +42,7 @@ class LineWriter:
     def __init__(self, descriptor: int, *, room: int = ROOM) -> None:
         self._descriptor = descriptor
         self._room = room
-        self._lines: SimpleQueue[_Line] = SimpleQueue()
+        self._pieces: SimpleQueue[_Piece] = SimpleQueue()
         # Each is changed by one thread only: the first three where lines are put, the others where they are
         # written.
         self._put = 0
@@ -75,17 +77,17 @@ class LineWriter:
         """Whether there is plenty of room."""
         return not self._gone and self.waiting < self._room // 2
 
-    def put(self, line: bytes, *, spare: bool, tells: int = 0) -> bool:
-        """Have `line` written, which tells of so many dropped ones; False when it was dropped itself, which
-        comes sooner to one that can be spared."""
-        size = len(line)
+    def put(self, text: bytes, *, spare: bool, tells: int = 0, lines: int = 1) -> bool:
+        """Have so many whole lines written, which tell of so many dropped ones; False when they were dropped
+        themselves, which comes sooner to what can be spared. A line of several rows is to come alone."""
+        size = len(text)
         waiting = self._put - self._written
         if waiting + size > (self._room if spare else 2 * self._room) or self._gone:
-            self._refused += not tells
+            self._refused += 0 if tells else lines
             return False
         self._told += tells
         self._put += size
-        self._lines.put((line, tells))
+        self._pieces.put((text, lines, tells))
         return True
 
     def flush(self, seconds: float) -> bool:
@@ -99,41 +101,44 @@ class LineWriter:
 
     def _run(self) -> None:
         while True:
-            lines = self._next_lines()
-            taken = self._write(lines)
-            self._written += sum(len(text) for text, _ in lines)
+            pieces = self._next_pieces()
+            taken = self._write(pieces)
+            self._written += sum(len(text) for text, _, _ in pieces)
             if taken:
-                if self._lines.empty():
+                if self._pieces.empty():
                     self._hurry.wait(PAUSE)
             elif not self._gone:
                 self._hurry.wait(RETRY)
 
-    def _next_lines(self) -> list[_Line]:
-        """The lines that wait, as many as go into one write."""
-        lines = [self._lines.get()]
-        size = len(lines[0][0])
+    def _next_pieces(self) -> list[_Piece]:
+        """What waits, as much as goes into one write."""
+        pieces = [self._pieces.get()]
+        size = len(pieces[0][0])
         with suppress(Empty):
             while size < PIECE:
-                lines.append(self._lines.get_nowait())
-                size += len(lines[-1][0])
-        return lines
+                pieces.append(self._pieces.get_nowait())
+                size += len(pieces[-1][0])
+        return pieces
 
-    def _write(self, lines: Sequence[_Line]) -> bool:
+    def _write(self, pieces: Sequence[_Piece]) -> bool:
         """Write them all; False when some were dropped."""
         # The rest of a line that was cut is lost: it must not be taken for the beginning of the next.
-        mend = b"\n" if self._torn else b""
-        data = mend + b"".join([text for text, _ in lines])
+        mend = _NEWLINE if self._torn else b""
+        data = mend + b"".join([text for text, _, _ in pieces])
         done = 0 if self._gone else self._write_bytes(data)
         if done == len(data):
             self._torn = False
             return True
-        ends = list(accumulate((len(text) for text, _ in lines), initial=len(mend)))
         if done:
-            self._torn = done not in ends
-        for (_, tells), end in zip(lines, ends[1:], strict=True):
-            if end > done:
-                self._lost += not tells
-                self._told_in_vain += tells
+            self._torn = not data.endswith(_NEWLINE, 0, done)
+        begins = accumulate((len(text) for text, _, _ in pieces), initial=len(mend))
+        for (text, lines, tells), begin in zip(pieces, begins, strict=False):
+            if begin + len(text) <= done:
+                continue
+            self._told_in_vain += tells
+            if not tells:
+                written = text.count(_NEWLINE, 0, max(done - begin, 0)) if lines > 1 else 0
+                self._lost += lines - written
         return False
 
     def _write_bytes(self, data: bytes) -> int:

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import orjson
@@ -191,14 +191,16 @@ class LineHandler(logging.Handler):
             self._tell_of_lost()
         self._put(record, spare=isinstance(record, FactsRecord) and record.spare)
 
-    def write(self, line: str, *, spare: bool) -> None:
-        """Have a line written that is formatted already, and ends."""
+    def write(self, lines: Sequence[str], *, spare: bool) -> None:
+        """Have lines written that are formatted already, and end."""
+        if not lines:
+            return
         lock, writer = self.lock, self.writer
         assert lock is not None
         with lock:
             if writer.untold:
                 self._tell_of_lost()
-            writer.put(line.encode(), spare=spare)
+            writer.put("".join(lines).encode(), spare=spare, lines=len(lines))
 
     def flush(self) -> None:
         """Wait for what is not written yet, but not for ever."""

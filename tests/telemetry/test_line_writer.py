@@ -178,5 +178,49 @@ def test_a_line_that_was_cut_is_not_glued_to_the_next(tmp_path: Path) -> None:
     assert output == "2\n"
 
 
+CUT_IN_A_ROW = """
+import os, resource, sys
+from replicarouter.telemetry.line_writer import LineWriter
+
+writer = LineWriter(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND))
+writer._hurry.wait = lambda seconds: None
+row = b"".join(b"line %d\\n" % number for number in range(4))
+for room in map(int, sys.argv[2:]):
+    size = os.path.getsize(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, resource.RLIM_INFINITY))
+    writer.put(row, spare=False, lines=4)
+    writer.flush(5.0)
+print(writer.dropped, writer.untold)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rooms", "written", "dropped"),
+    [
+        ([0, 28], "line 0\nline 1\nline 2\nline 3\n", 4),
+        ([14, 28], "line 0\nline 1\nline 0\nline 1\nline 2\nline 3\n", 2),
+        ([16, 29], "line 0\nline 1\nli\nline 0\nline 1\nline 2\nline 3\n", 2),
+        ([27, 6, 28], "line 0\nline 1\nline 2\nline 3\nline \nline 0\nline 1\nline 2\nline 3", 1 + 4 + 1),
+    ],
+)
+def test_of_lines_in_a_row_those_are_counted_that_were_not_written_whole(
+    tmp_path: Path, rooms: list[int], written: str, dropped: int
+) -> None:
+    path = tmp_path / "log"
+    command = [sys.executable, "-c", CUT_IN_A_ROW, str(path), *map(str, rooms)]
+    output = subprocess.check_output(command, text=True)
+    assert path.read_text() == written
+    assert output == f"{dropped} {dropped}\n"
+
+
+def test_lines_in_a_row_are_dropped_in_a_row(pipe: Pipe) -> None:
+    pipe.fill()
+    writer = pipe.writer(room=100_000)
+    row = (b"x" * 999 + b"\n") * 30
+    assert [writer.put(row, spare=True, lines=30) for _ in range(5)].count(True) == 3
+    assert writer.dropped == 60
+    assert writer.put(row[:1000], spare=True)
+
+
 def test_the_thread_keeps_no_process_alive() -> None:
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "log writer")
