@@ -43,6 +43,15 @@ class LabelsOfKind:
     completion: Labels
 
 
+class TokensOfKind(NamedTuple):
+    """Where the tokens of an exchange are counted; `cells` is empty where nobody had told of any before."""
+
+    cells: Whole
+    prompt: int
+    completion: int
+    labels: LabelsOfKind
+
+
 class RowsOfKind(NamedTuple):
     """Where an exchange is counted and timed that was sent, and answered by an engine: found once for each
     kind. Good until something is folded."""
@@ -54,7 +63,7 @@ class RowsOfKind(NamedTuple):
     answer: int
     affinities: Whole
     affinity: int
-    labels: LabelsOfKind
+    tokens: TokensOfKind
 
 
 class Metrics:
@@ -80,7 +89,7 @@ class Metrics:
         self.shed = Counter("shed", shelf)  # reason
         self._labels: dict[Kind, LabelsOfKind] = {}
         self._rows: dict[Kind, RowsOfKind] = {}
-        for one in (self.request, self.queue, self.connect, self.answers, self.affinity):
+        for one in (self.request, self.queue, self.connect, self.answers, self.affinity, self.tokens):
             one.on_fold = self._rows.clear
         for reason in sorted(_SHED):
             # A rate needs a count to grow from: the first burst must not be missed.
@@ -113,7 +122,7 @@ class Metrics:
             self._observe_any(kind, exchange)
             return
         # As below, for what is common.
-        request, queue, connect, answers, answer, affinities, affinity, labels = rows
+        request, queue, connect, answers, answer, affinities, affinity, tokens = rows
         leased = exchange.leased_at
         took = exchange.ended_at - exchange.accepted_at
         request.counts[bisect_left(request.bounds, took)] += 1
@@ -126,7 +135,13 @@ class Metrics:
         took = exchange.sent_at - leased
         connect.counts[bisect_left(connect.bounds, took)] += 1
         connect.sums[0] += took
-        self._count_tokens(labels, exchange)
+        cells, prompt, completion, labels = tokens
+        asked, said = exchange.prompt_tokens, exchange.completion_tokens
+        if cells and 0 < asked < MOST_TOKENS and 0 < said < MOST_TOKENS and not exchange.cached_tokens:
+            cells[prompt] += asked
+            cells[completion] += said
+        else:
+            self._count_tokens(labels, exchange)
 
     def _observe_any(self, kind: Kind, exchange: Exchange) -> None:
         labels = self._labels.get(kind) or self._make_labels(kind)
@@ -142,9 +157,9 @@ class Metrics:
         self.queue.observe(labels.model, exchange.leased_at - exchange.received_at)
         if exchange.sent_at:
             self.connect.observe(labels.replica, exchange.sent_at - exchange.leased_at)
-            if exchange.outcome in _ANSWERED and exchange.endpoint != OTHER:
-                self._keep_rows(kind, labels)
         self._count_tokens(labels, exchange)
+        if exchange.sent_at and exchange.outcome in _ANSWERED and exchange.endpoint != OTHER:
+            self._keep_rows(kind, labels)
 
     def _count_tokens(self, labels: LabelsOfKind, exchange: Exchange) -> None:
         prompt, cached = exchange.prompt_tokens, exchange.cached_tokens
@@ -159,8 +174,11 @@ class Metrics:
     def _keep_rows(self, kind: Kind, labels: LabelsOfKind) -> None:
         """Remember where exchanges of this kind are counted; they have been once."""
         answer, affinity = self.answers.cell(labels.answers), self.affinity.cell(labels.affinity)
+        prompt, completion = self.tokens.cell(labels.prompt), self.tokens.cell(labels.completion)
         if answer is None or affinity is None:
             return
+        none: Whole = []
+        known = (none, 0, 0) if prompt is None or completion is None else (*prompt, completion[1])
         if len(self._rows) >= MOST_KINDS:
             self._rows.clear()
         self._rows[kind] = RowsOfKind(
@@ -169,7 +187,7 @@ class Metrics:
             self.connect.of(labels.replica),
             *answer,
             *affinity,
-            labels,
+            TokensOfKind(*known, labels),
         )
 
     def _make_labels(self, kind: Kind) -> LabelsOfKind:

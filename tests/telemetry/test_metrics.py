@@ -1,11 +1,14 @@
 """What an ended exchange adds to counters and histograms."""
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from replicarouter.cells import Histograms
-from replicarouter.telemetry.metrics import Metrics
+from replicarouter.telemetry.metrics import MOST_TOKENS, Metrics
 from tests.scene import an_exchange
 
 WHOLE: dict[str, Any] = {
@@ -138,6 +141,37 @@ def test_tokens_are_counted_by_model_and_kind(metrics: Metrics) -> None:
         ("m1", "cached"): 8,
         ("m1", "completion"): 6,
         ("m2", "prompt"): 1,
+    }
+
+
+USAGES = ((0, None, 0), (10, None, 3), (10, 4, 3), (7, 0, 0), (2**63, None, 3), (5, None, -1), (6, None, 2))
+
+
+@pytest.mark.parametrize("usages", [*permutations(USAGES, 3)])
+def test_every_usage_counts_whichever_came_before(
+    metrics: Metrics, usages: Sequence[tuple[int, int | None, int]]
+) -> None:
+    """What is counted once is found the shorter way."""
+    expected: Counter[str] = Counter()
+    for prompt, cached, completion in (*usages, *usages):
+        metrics.observe(
+            an_exchange(**WHOLE, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion)
+        )
+        for kind, tokens in (("prompt", prompt), ("cached", cached or 0), ("completion", completion)):
+            expected[kind] += tokens if 0 < tokens < MOST_TOKENS else 0
+    assert dict(metrics.tokens) == {("m1", kind): count for kind, count in expected.items() if count}
+
+
+def test_tokens_of_a_model_that_was_folded_are_counted_under_its_name_again(metrics: Metrics) -> None:
+    for _ in range(3):
+        metrics.observe(an_exchange(**WHOLE, prompt_tokens=10, completion_tokens=3))
+    metrics.tokens.fold(0, "m1", "removed")
+    metrics.observe(an_exchange(**WHOLE, prompt_tokens=10, completion_tokens=3))
+    assert dict(metrics.tokens) == {
+        ("removed", "prompt"): 30,
+        ("removed", "completion"): 9,
+        ("m1", "prompt"): 10,
+        ("m1", "completion"): 3,
     }
 
 
