@@ -86,7 +86,7 @@ class ReplicaConnection(Straight, ResponseHandler):
         """Whether nothing has come of its replica, nor the end of it, that was not read yet. Of an open one.
 
         Where a replica closes the connection right behind its answer, another request for which it is taken
-        in the same turn may be faster than the event loop. In later turns the loop has looked.
+        in the same turn may be faster than the event loop, and so may one that has waited for its end.
         """
         if self._ready is None:
             assert self.transport is not None
@@ -209,10 +209,11 @@ class Connector(TCPConnector):
         self._turn += 1
         self._turn_ends = False
 
-    def take_idle(self, key: ConnectionKey) -> Pooled | None:
+    def take_idle(self, key: ConnectionKey, *, wary: bool = False) -> Pooled | None:
         """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
 
-        `key` is the template's `connection_key`, which aiohttp builds anew at every look.
+        `key` is the template's `connection_key`, which aiohttp builds anew at every look. `wary`: any of them
+        may have been given back this very moment, not only those of this turn.
         """
         idle = self._conns.get(key)
         limit = self._keepalive_timeout
@@ -224,7 +225,7 @@ class Connector(TCPConnector):
             fresh = limit is None or monotonic() - since <= limit
             if fresh and transport is not None and not transport.is_closing():
                 pooled: Pooled = protocol.pooled  # type: ignore[attr-defined] # All are of our kind.
-                if pooled.rested_from != self._turn or pooled.protocol.quiet:
+                if not (wary or pooled.rested_from == self._turn) or pooled.protocol.quiet:
                     self._acquired.add(protocol)
                     if self._limit_per_host:
                         self._acquired_per_host[key].add(protocol)

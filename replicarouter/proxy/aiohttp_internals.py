@@ -256,7 +256,8 @@ class ClientConnection(Straight, RequestHandler):
     def _come(self) -> None:
         """Something has come that was expected; the loop would have read it later."""
         waiter = self._waiter
-        if waiter is not None and not waiter.done() and (data := self.unread()):
+        awaited = waiter is not None and not waiter.done() and not self._force_close
+        if awaited and (data := self.unread()):
             self.data_received(data)
 
     def _parse(self, data: bytes, parts: tuple[bytes, bytes] | None = None) -> None:

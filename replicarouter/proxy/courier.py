@@ -109,6 +109,7 @@ class Courier:
         declined = errand.declined
         if errand.nobody or (declined is not None and declined.refusal.meaning is Meaning.BUSY):
             return None
+        errand.waited = True
         try:
             return await self._roads.admission.wait(
                 errand.inference, errand.pool, errand.exchange, errand.tried, errand.only
@@ -128,7 +129,7 @@ class Courier:
         try:
             exchange.attempts += 1
             upstream = roads.upstream
-            link = upstream.take(replica) or await upstream.open(replica, exchange)
+            link = upstream.take(replica, waited=errand.waited) or await upstream.open(replica, exchange)
             attempt = Attempt(link, lease, errand, self.terms, self._elsewhere)
             try:
                 await attempt.run(self._request_head(errand, replica))

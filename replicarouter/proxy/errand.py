@@ -30,13 +30,14 @@ class Errand:
     `target` is what to ask for where it is not what the client has written. `only` this replica will do,
     if it is given; `learn` is told of a stored response; `upgrade` asks for a WebSocket session. `tried`
     are the replicas that had it; `failure` and `declined` what the last of them made of it,
-    `retry_reason` which of both it was; `nobody`: there is none left to try.
+    `retry_reason` which of both it was; `nobody`: there is none left to try. `waited`: in the queue.
     """
 
     target = ""
     only: Replica | None = None
     learn: Learn | None = None
     upgrade = False
+    waited = False
     tried: tuple[Replica, ...] = ()
     failure: RouterError | None = None
     declined: "DeclinedAnswer | None" = None

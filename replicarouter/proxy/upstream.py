@@ -125,12 +125,13 @@ class Upstream(FleetListener):
             address = self._addresses[replica] = self._make_address(replica)
         return address
 
-    def take(self, replica: Replica) -> Link | None:
-        """A connection to `replica` if one is idle in the pool and there is a slot for it now."""
+    def take(self, replica: Replica, *, waited: bool = False) -> Link | None:
+        """A connection to `replica` if one is idle in the pool and there is a slot for it now. `waited`: for
+        the end of another request, which may have had this connection."""
         row = replica.row
         if not self._slots.take_now(row):
             return None
-        pooled = self._connector.take_idle(self.address(replica).key)
+        pooled = self._connector.take_idle(self.address(replica).key, wary=waited)
         if pooled is None:
             self._slots.give_back(row)
             return None
@@ -149,7 +150,7 @@ class Upstream(FleetListener):
             address = self.address(replica)
             if fresh:
                 self._connector.drop_idle(address.key)
-            pooled = self._connector.take_idle(address.key)
+            pooled = self._connector.take_idle(address.key, wary=True)
             if pooled is None:
                 pooled = await self._connector.open(address.template, self._timeout)
         except (aiohttp.ClientError, OSError, ValueError) as error:

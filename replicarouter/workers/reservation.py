@@ -29,7 +29,11 @@ class Reservation:
                 if family == socket.AF_INET6:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                # Connections that have ended, of a router without workers, are in nobody's way; but who
+                # comes later and says the same of itself must not get the port.
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 one.bind(place)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
                 port = one.getsockname()[1]
         except OSError as error:
             for one in sockets:

@@ -180,9 +180,10 @@ async def test_a_closed_connection_is_not_taken(connector: Connector) -> None:
         assert connector.take_idle(template.connection_key) is None
 
 
+@pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("how", ["closes", "speaks", "breaks off"])
 async def test_a_connection_is_not_taken_on_which_something_has_come_that_was_not_read_yet(
-    connector: Connector, how: str
+    connector: Connector, how: str, later: bool
 ) -> None:
     with socket.create_server((HOST, 0)) as server:
         template = connector.template(f"http://{HOST}:{server.getsockname()[1]}")
@@ -190,6 +191,8 @@ async def test_a_connection_is_not_taken_on_which_something_has_come_that_was_no
         peers = [server.accept()[0] for _ in range(2)]
         for connection in connections:
             connection.release()
+        for _ in range(3 * later):
+            await asyncio.sleep(0)
         first, other = (connection.protocol for connection in connections)
         if how == "speaks":
             peers[0].send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
@@ -201,7 +204,7 @@ async def test_a_connection_is_not_taken_on_which_something_has_come_that_was_no
         assert first.transport is not None
         assert not first.transport.is_closing()
         assert (first.quiet, other.quiet) == (False, True)
-        taken = connector.take_idle(template.connection_key)
+        taken = connector.take_idle(template.connection_key, wary=later)
         assert taken is not None
         assert taken.protocol is other
         await eventually(lambda: first.transport is None, "it is closed")

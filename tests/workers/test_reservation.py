@@ -12,12 +12,16 @@ from tests.fakes.client import HOST
 from tests.fakes.running import free_port
 
 
-def listener(port: int, *, shared: bool = False) -> socket.socket:
+def listener(port: int, *, shared: bool = False, lenient: bool = False) -> socket.socket:
     one = socket.socket()
-    if shared:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    one.bind((HOST, port))
-    one.listen()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, lenient)
+    try:
+        one.bind((HOST, port))
+        one.listen()
+    except OSError:
+        one.close()
+        raise
     return one
 
 
@@ -45,10 +49,30 @@ def test_a_port_is_taken_where_somebody_listens(shared: bool) -> None:
     assert refused.value.port == port
 
 
-def test_nobody_else_gets_it_meanwhile() -> None:
+def test_connections_that_have_ended_keep_nobody_from_it() -> None:
+    with closing(listener(0, lenient=True)) as server:  # As a router without workers does it.
+        port = server.getsockname()[1]
+        for _ in range(3):
+            with closing(socket.create_connection((HOST, port))) as client:
+                accepted, _ = server.accept()
+                accepted.close()  # Who closes first has the connection for another minute.
+                assert client.recv(1) == b""
+    kept = Reservation.of(HOST, port)
+    with closing(kept), closing(listener(port, shared=True)), closing(socket.socket()) as client:
+        client.connect((HOST, port))
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_nobody_else_gets_it_meanwhile(lenient: bool) -> None:
     kept = Reservation.of(HOST, 0)
-    with closing(kept), closing(socket.socket()) as other, pytest.raises(OSError, match="in use"):
-        other.bind((HOST, kept.port))
+    with closing(kept), pytest.raises(OSError, match="in use"):
+        listener(kept.port, lenient=lenient)
+
+
+def test_nor_do_other_workers_before_these_listen() -> None:
+    kept = Reservation.of(HOST, 0)
+    with closing(kept), pytest.raises(CannotListen):
+        Reservation.of(HOST, kept.port)
 
 
 def test_it_is_free_afterwards() -> None:
