@@ -55,6 +55,7 @@ async def test_blind_policy_is_the_cause(start_router: StartRouter) -> None:
         router = await start_router(*(engine.url for engine in fleet), ready=2, policy="round-robin")
         async with users(router.port, 12, answer_tokens=(10, 20)) as crowd:
             await finished(crowd, 12)
+            await reached(router, waiting=4)  # The router has read it of the engine.
             diagnosis = await diagnose(router)
     verdict = diagnosis.verdict("load_imbalance")
     assert "round-robin" in numbers(verdict)
