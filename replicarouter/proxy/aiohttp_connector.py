@@ -143,22 +143,19 @@ class Pooled:
     """The right to use one connection. There is one object for each connection, for all its uses: to make
     one of aiohttp's own for every request costs as much as to find the connection.
 
-    `link` is whatever its user keeps with it from one use to the next; `rested_from` is the turn of the
-    event loop in which the last one ended.
+    `link` is whatever its user keeps with it from one use to the next.
     """
 
-    __slots__ = ("_connector", "_key", "link", "protocol", "rested_from")
+    __slots__ = ("_connector", "_key", "link", "protocol")
 
     def __init__(self, connector: "Connector", key: ConnectionKey, protocol: ReplicaConnection) -> None:
         self._connector = connector
         self._key = key
         self.protocol = protocol
         self.link: Any = None
-        self.rested_from = -1
 
     def release(self) -> None:
         """Give the connection back to the pool."""
-        self.rested_from = self._connector.turn()
         self._connector.give_back(self._key, self.protocol)
 
     def close(self) -> None:
@@ -183,8 +180,7 @@ class Connector(TCPConnector):
         )
         make: type[ResponseHandler] = ReplicaConnection
         self._factory = functools.partial(make, loop=self._loop)
-        self._turn = 0
-        self._turn_ends = False
+        self._back: set[ReplicaConnection] = set()  # Those given back in this turn of the event loop.
         self._descriptors = descriptors
         if descriptors is not None:
             descriptors.count(lambda: self.in_use)
@@ -197,17 +193,6 @@ class Connector(TCPConnector):
     def template(self, url: str) -> ClientRequest:
         """What the connector wants to know of a replica's address; made once, used for every request."""
         return ClientRequest("POST", URL(url), loop=self._loop)
-
-    def turn(self) -> int:
-        """The number of this turn of the event loop, among those that are asked for."""
-        if not self._turn_ends:
-            self._turn_ends = True
-            self._loop.call_soon(self._end_turn)
-        return self._turn
-
-    def _end_turn(self) -> None:
-        self._turn += 1
-        self._turn_ends = False
 
     def take_idle(self, key: ConnectionKey, *, wary: bool = False) -> Pooled | None:
         """A pooled connection, if one is idle: what `connect` does first, without a coroutine.
@@ -225,7 +210,7 @@ class Connector(TCPConnector):
             fresh = limit is None or monotonic() - since <= limit
             if fresh and transport is not None and not transport.is_closing():
                 pooled: Pooled = protocol.pooled  # type: ignore[attr-defined] # All are of our kind.
-                if not (wary or pooled.rested_from == self._turn) or pooled.protocol.quiet:
+                if not (wary or protocol in self._back) or pooled.protocol.quiet:
                     self._acquired.add(protocol)
                     if self._limit_per_host:
                         self._acquired_per_host[key].add(protocol)
@@ -237,6 +222,10 @@ class Connector(TCPConnector):
         self, key: ConnectionKey, protocol: ReplicaConnection, *, should_close: bool = False
     ) -> None:
         """The use of a connection has ended."""
+        if not should_close:
+            if not self._back:
+                self._loop.call_soon(self._back.clear)
+            self._back.add(protocol)
         if (
             should_close
             or self._cleanup_handle is None

@@ -40,7 +40,7 @@ class ClientConnection(Straight, RequestHandler):
     __slots__ = (
         *("_eof", "_front", "_head_begun", "_head_name", "_head_timer", "_known_head", "_known_heads"),
         *("_payload", "_session", "_straight", "_wakes", "_write_watch", "full", "lookout"),
-        *("_descriptor", "on_writable", "outbox", "peer", "streamed", "task"),
+        *("on_writable", "outbox", "peer", "streamed", "task"),
     )
 
     def __init__(
@@ -59,7 +59,6 @@ class ClientConnection(Straight, RequestHandler):
         self._wakes = front.wakes
         self.lookout = front.lookout
         self.streamed = False
-        self._descriptor = -1
         self._payload: StreamReader | WholeBody | None = None
         self._session: Session | None = None
         self._straight: socket.socket | None = None
@@ -250,8 +249,7 @@ class ClientConnection(Straight, RequestHandler):
         self.streamed = False
         straight = self.straight()
         if straight is not None and self.transport is not None:
-            self._descriptor = straight.fileno()
-            self.lookout.expect(self._descriptor, self._come)
+            self.lookout.expect(straight.fileno(), self._come)
 
     def _come(self) -> None:
         """Something has come that was expected; the loop would have read it later."""
@@ -311,7 +309,8 @@ class ClientConnection(Straight, RequestHandler):
         self._head_came()
         self._write_watch.stop()
         self.on_writable = None
-        self.lookout.forget(self._descriptor)
+        if self._straight is not None:
+            self.lookout.forget(self._straight.fileno())
         self._let_go()
         if self._session is not None:
             # It knows best how it has ended; its handler returns by itself.

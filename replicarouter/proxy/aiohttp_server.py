@@ -69,5 +69,5 @@ class FrontServer(Server):
 
 
 async def _unused(request: BaseRequest) -> StreamResponse:
-    """aiohttp's own request loop, which would call this, is replaced below."""
+    """aiohttp's own request loop, which would call this, is replaced by `ClientConnection.start`."""
     raise NotImplementedError(request)
