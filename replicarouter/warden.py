@@ -4,8 +4,9 @@ import ssl
 from collections.abc import Callable
 
 from replicarouter.clock import Clock
-from replicarouter.fleet.fetch import Client, LookConnector
+from replicarouter.fleet.fetch import Client
 from replicarouter.fleet.health import TICK, Health
+from replicarouter.fleet.one_step import OneStepConnector
 from replicarouter.fleet.probe import Prober
 from replicarouter.fleet.registry import Fleet
 from replicarouter.fleet.replica import Replica
@@ -44,10 +45,10 @@ class Warden:
         """Make what asks the replicas; `trust` are the authorities believed of theirs. On the loop."""
         settings = self._settings
         # A probe has to find out whether the port still takes connections, so it never reuses one.
-        probing = Client(LookConnector(limit=0, force_close=True, ssl=trust))
+        probing = Client(OneStepConnector(limit=0, force_close=True, ssl=trust))
         # Until the next scrape and no longer: a replica that is removed is soon left alone.
         keepalive = min(settings.connector.keepalive, 2 * settings.scrape.interval)
-        scraping = Client(LookConnector(limit=0, keepalive_timeout=keepalive, ssl=trust))
+        scraping = Client(OneStepConnector(limit=0, keepalive_timeout=keepalive, ssl=trust))
         self._clients = (probing, scraping)
         self._prober = Prober(self._fleet, probing, settings.health, self._clock)
         self._scraper = Scraper(self._fleet, scraping, settings.scrape, self._clock)

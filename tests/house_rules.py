@@ -25,8 +25,8 @@ CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep
 
 PUBLIC_AIOHTTP = {"aiohttp", "aiohttp.hdrs", "aiohttp.web"}
 INTERNALS = (
-    *("fleet.fetch", "proxy.aiohttp_connector", "proxy.aiohttp_errors", "proxy.aiohttp_internals"),
-    *("proxy.aiohttp_payload", "proxy.aiohttp_server", "proxy.asyncio_internals"),
+    *("fleet.fetch", "fleet.one_step", "proxy.aiohttp_connector", "proxy.aiohttp_errors"),
+    *("proxy.aiohttp_internals", "proxy.aiohttp_payload", "proxy.aiohttp_server", "proxy.asyncio_internals"),
 )
 AIOHTTP_BESIDES = {
     ("proxy.arriving", "aiohttp.http_exceptions"): "the errors that reading a broken body raises",

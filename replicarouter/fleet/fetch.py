@@ -1,16 +1,13 @@
-"""Asking replicas about themselves: small GETs on connections apart from those that requests use.
-
-Each replica is asked every second or two for ever, so what can be known of a question beforehand is, and
-only a connector and a parser of aiohttp's are between it and the answer.
+"""Asking replicas about themselves: small GETs on connections apart from those that requests use. Each is
+asked every second or two for ever, so what can be known of a question beforehand is. `Visit` leans on names
+that aiohttp does not document; `tests/fleet/test_fetch.py` fails when a release changes any of them.
 """
 
 import asyncio
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,26 +19,6 @@ NO_LIMIT = aiohttp.ClientTimeout(total=None)
 
 SWITCHING_PROTOCOLS = 101
 OK = 200
-
-
-class LookConnector(aiohttp.TCPConnector):
-    """Connects in one step where there is one address to try: that takes no thread and fewer system calls.
-
-    It and `Visit` lean on names that aiohttp does not document; `tests/fleet/test_fetch.py` fails when a
-    release changes any of them.
-    """
-
-    async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
-        addresses = options["addr_infos"]
-        if len(addresses) != 1 or options.get("ssl"):
-            return await super()._wrap_create_connection(*args, **options)
-        (factory,) = args
-        host, port = addresses[0][4][:2]
-        try:
-            made: tuple[Any, ResponseHandler] = await self._loop.create_connection(factory, host, port)
-            return made
-        except OSError as error:
-            raise aiohttp.ClientConnectorError(options["req"].connection_key, error) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from ssl import SSLContext
 from time import monotonic
 from typing import Any, Protocol
 
-from aiohttp import ClientTimeout, TCPConnector
+from aiohttp import ClientTimeout
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from yarl import URL
 
+from replicarouter.fleet.one_step import OneStepConnector
 from replicarouter.proxy.descriptors import Descriptors
 from replicarouter.proxy.reads import Stream, reads_of
 from replicarouter.proxy.straight import Straight
@@ -163,7 +164,7 @@ class Pooled:
         self._connector.give_back(self._key, self.protocol, should_close=True)
 
 
-class Connector(TCPConnector):
+class Connector(OneStepConnector):
     """aiohttp's connector with its pool and limits, making connections of our kind."""
 
     def __init__(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import pytest_asyncio
 from aiohttp import web
 
-from replicarouter.fleet.fetch import Client, LookConnector
+from replicarouter.fleet.fetch import Client
+from replicarouter.fleet.one_step import OneStepConnector
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +86,6 @@ async def engine() -> AsyncIterator[Engine]:
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[Client]:
     """A client as the router makes it for probes."""
-    one = Client(LookConnector(limit=0, force_close=True))
+    one = Client(OneStepConnector(limit=0, force_close=True))
     yield one
     await one.close()

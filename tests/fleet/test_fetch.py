@@ -2,9 +2,8 @@
 
 import asyncio
 import gzip
-import inspect
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Literal
 
 import aiohttp
 import pytest
@@ -13,7 +12,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
 
-from replicarouter.fleet.fetch import Answer, Client, LookConnector
+from replicarouter.fleet.fetch import Answer, Client
+from replicarouter.fleet.one_step import OneStepConnector
 from tests.fakes.replica import Connection as FakeConnection
 from tests.fakes.replica import FakeReplica, Received, reply
 from tests.fakes.wire import eventually
@@ -37,37 +37,13 @@ def test_a_class_has_the_names_that_are_used(kind: type) -> None:
     assert [name for name in ATTRIBUTES[kind] if name not in slots and name not in dir(kind)] == []
 
 
-def test_a_connector_makes_its_connections_where_they_are_made_here() -> None:
-    method = inspect.signature(aiohttp.TCPConnector._wrap_create_connection)
-    assert list(method.parameters)[:5] == ["self", "args", "addr_infos", "req", "timeout"]
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_aiohttp_asks_for_a_connection_as_it_did(engine: Engine, host: str) -> None:
-    asked: list[tuple[int, Any]] = []
-
-    class Telling(LookConnector):
-        async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
-            asked.append((len(args), options["ssl"]))
-            return await super()._wrap_create_connection(*args, **options)
-
-    engine.says("/page", b"one")
-    client = Client(Telling(limit=0, force_close=True))
-    answer = await ask(client, f"http://{host}:{engine.url.rpartition(':')[2]}", "/page")
-    await client.close()
-
-    assert answer.body == b"one"
-    assert asked
-    assert set(asked) == {(1, None)}
-
-
 # Questions and answers
 
 
 @pytest_asyncio.fixture
 async def keeper() -> AsyncIterator[Client]:
     """A client as the router makes it for scrapes: it keeps connections."""
-    one = Client(LookConnector(limit=0, keepalive_timeout=30.0))
+    one = Client(OneStepConnector(limit=0, keepalive_timeout=30.0))
     yield one
     await one.close()
 
